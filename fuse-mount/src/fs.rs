@@ -1,0 +1,3 @@
+//! The filesystem's semantics, in its own types; knows no kernel.
+
+pub mod request;

@@ -1,0 +1,3 @@
+//! The filesystem of Kura workspaces: semantics in [`fs`], kernel transport in `fuse`.
+
+pub mod fs;

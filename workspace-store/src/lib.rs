@@ -5,6 +5,7 @@ pub mod edit;
 pub mod error;
 pub mod id;
 pub mod object;
+pub mod reader;
 pub mod source;
 
 pub use error::{ErrorKind, Result, StoreError};

@@ -54,6 +54,9 @@ pub struct SnapshotEdit {
 /// A change of one directory's entries.
 #[derive(Debug, Clone, Default)]
 pub struct DirectoryEdit {
+    /// Chosen by the caller, unique within one edit: names the resulting directory in the answer
+    /// ([`Submitted::contents`](crate::source::Submitted::contents)); `None` asks for no answer.
+    pub key: Option<u64>,
     /// The directory it starts from; `None` is an empty one.
     pub base: Option<TreeId>,
     /// Changes by name.

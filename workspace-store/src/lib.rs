@@ -2,17 +2,27 @@
 //! audit log of many workspaces, in one SQLite database.
 
 pub mod audit;
+mod blobs;
+pub mod check;
+mod chunker;
 pub mod commits;
+mod compress;
+mod db;
 pub mod edit;
 pub mod error;
 pub mod id;
+pub mod limits;
+mod local_source;
 pub mod object;
 pub mod operation;
 pub mod reader;
 pub mod refs;
+mod resolve;
 pub mod snapshot;
 pub mod source;
 pub mod store;
+mod submit;
+mod trees;
 pub mod workspace;
 
 pub use error::{ErrorKind, Result, StoreError};

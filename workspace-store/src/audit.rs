@@ -96,7 +96,9 @@ impl Store {
 
     /// Entries of the audit log, newest first.
     pub fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
-        self.inner.database.read(|connection| db::audit::list(connection, query))
+        self.inner
+            .database
+            .read(|connection| db::audit::list(connection, query))
     }
 
     /// Verifies the whole audit log and says where it breaks.

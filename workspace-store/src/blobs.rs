@@ -23,10 +23,10 @@ use crate::limits::{
     CHUNK_CACHE_BYTES, CHUNK_MAX_BYTES, MANIFEST_CACHE_BYTES, OBJECT_BATCH_BYTES,
     OBJECT_BATCH_COUNT,
 };
+use crate::object::Node;
 use crate::object::codec::{
     Manifest, are_valid_holes, decode_manifest, encode_manifest, manifest_checksum,
 };
-use crate::object::Node;
 use crate::snapshot::{ProgressFunction, SnapshotProgress};
 use crate::store::Inner;
 
@@ -81,7 +81,9 @@ impl Extents {
             end += u64::from(*size);
             (end, *id)
         });
-        Self { chunks: chunks.collect() }
+        Self {
+            chunks: chunks.collect(),
+        }
     }
 }
 
@@ -97,7 +99,12 @@ pub(crate) struct ObjectSink<'s> {
 impl<'s> ObjectSink<'s> {
     /// A sink into `store`.
     pub(crate) fn new(store: &'s Inner) -> Self {
-        Self { store, batch: Vec::new(), batch_bytes: 0, in_flight: Default::default() }
+        Self {
+            store,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            in_flight: Default::default(),
+        }
     }
 
     /// Adds an object; waits while too much is on its way.
@@ -122,9 +129,10 @@ impl<'s> ObjectSink<'s> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         let chunks = Arc::clone(&self.store.chunk_store);
-        let pending = self.store.database.write_later(move |connection| {
-            objects::insert(connection, chunks.as_ref(), &batch)
-        })?;
+        let pending = self
+            .store
+            .database
+            .write_later(move |connection| objects::insert(connection, chunks.as_ref(), &batch))?;
         self.in_flight.push_back(pending);
         Ok(())
     }
@@ -194,7 +202,8 @@ impl Inner {
                 }
                 stored.push((*key, node?));
             }
-            sink.flush().inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            sink.flush()
+                .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
             Ok(stored)
         };
         // A thread for a little work costs more than it brings.
@@ -210,7 +219,10 @@ impl Inner {
             let mut stored: HashMap<u64, Node> = work()?.into_iter().collect();
             for other in others {
                 let more = other.join().unwrap_or_else(|_| {
-                    Err(StoreError::new(ErrorKind::Internal, "a storing thread panicked"))
+                    Err(StoreError::new(
+                        ErrorKind::Internal,
+                        "a storing thread panicked",
+                    ))
                 });
                 stored.extend(more?);
             }
@@ -228,7 +240,10 @@ impl Inner {
         let size = content.size();
         let holes = content.holes();
         if !are_valid_holes(&holes, size) {
-            return Err(StoreError::new(ErrorKind::InvalidInput, "new content has impossible holes"));
+            return Err(StoreError::new(
+                ErrorKind::InvalidInput,
+                "new content has impossible holes",
+            ));
         }
         let mut whole = blake3::Hasher::new();
         let mut manifest = Manifest { chunks: Vec::new() };
@@ -243,8 +258,11 @@ impl Inner {
             manifest.chunks.push((id, bytes.len() as u32));
             if !is_repeated && !self.has_chunk(id)? {
                 let (encoding, stored) = compress(bytes)?;
-                let packed =
-                    Packed { encoding, size: bytes.len(), stored: stored.into_owned() };
+                let packed = Packed {
+                    encoding,
+                    size: bytes.len(),
+                    stored: stored.into_owned(),
+                };
                 sink.push(NewObject::Chunk { id, packed })?;
             }
             progress.add(0, bytes.len() as u64);
@@ -257,14 +275,26 @@ impl Inner {
         if manifest.chunks.len() > 1 {
             let encoded = encode_manifest(&manifest);
             let checksum = manifest_checksum(blob, &encoded);
-            sink.push(NewObject::Manifest { blob, size, encoded, checksum })?;
+            sink.push(NewObject::Manifest {
+                blob,
+                size,
+                encoded,
+                checksum,
+            })?;
         }
         progress.add(1, 0);
-        Ok(Node::Regular { blob, size, holes: holes.into() })
+        Ok(Node::Regular {
+            blob,
+            size,
+            holes: holes.into(),
+        })
     }
 
     fn has_chunk(&self, id: ChunkId) -> Result<bool> {
-        Ok(self.database.read(|connection| objects::chunk_size(connection, id))?.is_some())
+        Ok(self
+            .database
+            .read(|connection| objects::chunk_size(connection, id))?
+            .is_some())
     }
 
     /// Length of a stored blob; `None` if it isn't stored.
@@ -340,9 +370,9 @@ impl Inner {
 
     /// Reads and verifies a chunk from the database.
     pub(crate) fn read_verified_chunk(&self, id: ChunkId) -> Result<Option<Vec<u8>>> {
-        let packed = self.database.read(|connection| {
-            objects::read_chunk(connection, self.chunk_store.as_ref(), id)
-        })?;
+        let packed = self
+            .database
+            .read(|connection| objects::read_chunk(connection, self.chunk_store.as_ref(), id))?;
         let Some(packed) = packed else {
             return Ok(None);
         };
@@ -359,7 +389,9 @@ impl Inner {
 
     /// Reads and verifies a chunk list.
     pub(crate) fn load_manifest(&self, blob: BlobId) -> Result<Option<Manifest>> {
-        let stored = self.database.read(|connection| objects::read_manifest(connection, blob))?;
+        let stored = self
+            .database
+            .read(|connection| objects::read_manifest(connection, blob))?;
         let Some((encoded, checksum)) = stored else {
             return Ok(None);
         };
@@ -385,7 +417,9 @@ pub(crate) fn empty_blob() -> BlobId {
 }
 
 fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
-    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
     let count = buffer.len().min(bytes.len() - start);
     buffer[..count].copy_from_slice(&bytes[start..start + count]);
     count

@@ -83,9 +83,10 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn problem(&mut self, object: &str, message: &str) {
-        self.report
-            .problems
-            .push(CheckProblem { object: object.to_owned(), message: message.to_owned() });
+        self.report.problems.push(CheckProblem {
+            object: object.to_owned(),
+            message: message.to_owned(),
+        });
     }
 
     fn verified(&mut self) {
@@ -169,7 +170,11 @@ impl Check<'_> {
             .get(&ChunkId(blob.0))
             .or_else(|| self.blob_sizes.get(&blob))
             .copied();
-        if crate::blobs::is_empty_blob(blob) { size == 0 } else { stored == Some(size) }
+        if crate::blobs::is_empty_blob(blob) {
+            size == 0
+        } else {
+            stored == Some(size)
+        }
     }
 
     fn tree_nodes(&mut self) -> Result<()> {
@@ -189,7 +194,10 @@ impl Check<'_> {
             let mut inode = |check: &mut Self, name: &[u8], inode: &Inode| match &inode.node {
                 Node::Regular { blob, size, .. } if !check.blob_is_sound(*blob, *size) => {
                     let name = name.escape_ascii();
-                    check.problem(&what, &format!("the content of '{name}' is missing or damaged"));
+                    check.problem(
+                        &what,
+                        &format!("the content of '{name}' is missing or damaged"),
+                    );
                 }
                 Node::Directory { tree } => references.push((id, *tree)),
                 _ => {}
@@ -215,7 +223,10 @@ impl Check<'_> {
         })?;
         for (from, to) in references {
             if !self.nodes.contains(&to) {
-                self.problem(&format!("directory {from}"), &format!("{to} below it is missing"));
+                self.problem(
+                    &format!("directory {from}"),
+                    &format!("{to} below it is missing"),
+                );
             }
         }
         Ok(())
@@ -232,15 +243,24 @@ impl Check<'_> {
                     return Ok(());
                 }
             };
-            for tree in [Some(commit.root.tree), commit.root.links].into_iter().flatten() {
+            for tree in [Some(commit.root.tree), commit.root.links]
+                .into_iter()
+                .flatten()
+            {
                 if !check.nodes.contains(&tree) {
-                    check.problem(&what, &format!("its directory {tree} is missing or damaged"));
+                    check.problem(
+                        &what,
+                        &format!("its directory {tree} is missing or damaged"),
+                    );
                 }
             }
             let stored = check.store.database.read(|connection| {
                 let row = history::require(connection, id)?;
                 let parents = history::parents(connection, row.number)?;
-                Ok((parents.len(), history::read_changes(connection, row.number)?))
+                Ok((
+                    parents.len(),
+                    history::read_changes(connection, row.number)?,
+                ))
             });
             match stored {
                 Ok((parents, _)) if parents != commit.parents.len() => {
@@ -286,7 +306,10 @@ impl Check<'_> {
             for (_, entry) in trees::all::<Entry<TreeEntry>>(self.store, tree)? {
                 match entry {
                     TreeEntry::Link(id) => *counts.entry(id).or_default() += 1,
-                    TreeEntry::Inline(Inode { node: Node::Directory { tree }, .. }) => {
+                    TreeEntry::Inline(Inode {
+                        node: Node::Directory { tree },
+                        ..
+                    }) => {
                         waiting.push(tree);
                     }
                     TreeEntry::Inline(_) => {}
@@ -294,8 +317,11 @@ impl Check<'_> {
             }
         }
         if let Some(links) = root.links {
-            for (key, linked) in trees::all::<Entry<crate::object::LinkedInode>>(self.store, links)? {
-                let names = link_of_key(&key).and_then(|id| counts.remove(&id)).unwrap_or(0);
+            for (key, linked) in trees::all::<Entry<crate::object::LinkedInode>>(self.store, links)?
+            {
+                let names = link_of_key(&key)
+                    .and_then(|id| counts.remove(&id))
+                    .unwrap_or(0);
                 if names != linked.link_count {
                     return Ok(Some(format!(
                         "a file with {} names in the link table has {names}",

@@ -7,9 +7,7 @@ use fastcdc::v2020::FastCDC;
 
 use crate::edit::Content;
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::limits::{
-    CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES, CHUNK_MIN_BYTES, WHOLE_FILE_MAX_BYTES,
-};
+use crate::limits::{CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES, CHUNK_MIN_BYTES, WHOLE_FILE_MAX_BYTES};
 
 const BUFFER_BYTES: usize = 4 * CHUNK_MAX_BYTES;
 
@@ -26,7 +24,11 @@ pub(crate) fn for_each_chunk(
     if size <= WHOLE_FILE_MAX_BYTES as u64 {
         buffer.resize(size as usize, 0);
         fill(content, 0, buffer)?;
-        return if buffer.is_empty() { Ok(()) } else { take(buffer) };
+        return if buffer.is_empty() {
+            Ok(())
+        } else {
+            take(buffer)
+        };
     }
     let mut next_offset = 0_u64;
     buffer.clear();
@@ -37,7 +39,12 @@ pub(crate) fn for_each_chunk(
         fill(content, next_offset, &mut buffer[kept..])?;
         next_offset += wanted as u64;
         let is_last = next_offset == size;
-        let cutter = FastCDC::new(buffer, CHUNK_MIN_BYTES, CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES);
+        let cutter = FastCDC::new(
+            buffer,
+            CHUNK_MIN_BYTES,
+            CHUNK_AVERAGE_BYTES,
+            CHUNK_MAX_BYTES,
+        );
         let mut start = 0;
         while start < buffer.len() && (is_last || buffer.len() - start >= CHUNK_MAX_BYTES) {
             let (_, end) = cutter.cut(start, buffer.len() - start);
@@ -79,7 +86,10 @@ mod tests {
 
     fn noise(length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        blake3::Hasher::new().update(b"chunker").finalize_xof().fill(&mut bytes);
+        blake3::Hasher::new()
+            .update(b"chunker")
+            .finalize_xof()
+            .fill(&mut bytes);
         bytes
     }
 
@@ -107,7 +117,10 @@ mod tests {
     fn cut_points_are_those_that_were_pinned() {
         assert_eq!(cuts(&noise(600_000)), GOLDEN_NOISE);
         let zeros = cuts(&vec![0; 1_000_000]);
-        assert_eq!(zeros, [CHUNK_MAX_BYTES, CHUNK_MAX_BYTES, CHUNK_MAX_BYTES, 213_568]);
+        assert_eq!(
+            zeros,
+            [CHUNK_MAX_BYTES, CHUNK_MAX_BYTES, CHUNK_MAX_BYTES, 213_568]
+        );
     }
 
     const GOLDEN_NOISE: [usize; 1] = [0];
@@ -115,10 +128,14 @@ mod tests {
     #[test]
     fn streaming_cuts_as_one_buffer_would() {
         let content = noise(5_000_000);
-        let whole: Vec<usize> =
-            FastCDC::new(&content, CHUNK_MIN_BYTES, CHUNK_AVERAGE_BYTES, CHUNK_MAX_BYTES)
-                .map(|chunk| chunk.length)
-                .collect();
+        let whole: Vec<usize> = FastCDC::new(
+            &content,
+            CHUNK_MIN_BYTES,
+            CHUNK_AVERAGE_BYTES,
+            CHUNK_MAX_BYTES,
+        )
+        .map(|chunk| chunk.length)
+        .collect();
         assert_eq!(cuts(&content), whole);
     }
 
@@ -128,9 +145,17 @@ mod tests {
         let mut changed = noise(3_000_000);
         changed.insert(1_000_000, b'x');
         let after = cuts(&changed);
-        let same_tail =
-            before.iter().rev().zip(after.iter().rev()).take_while(|(a, b)| a == b).count();
-        assert!(same_tail > before.len() / 2, "{same_tail} of {}", before.len());
+        let same_tail = before
+            .iter()
+            .rev()
+            .zip(after.iter().rev())
+            .take_while(|(a, b)| a == b)
+            .count();
+        assert!(
+            same_tail > before.len() / 2,
+            "{same_tail} of {}",
+            before.len()
+        );
     }
 
     struct Short;

@@ -91,10 +91,20 @@ impl Store {
     /// # Errors
     /// `NotFound` if the workspace doesn't exist or has no such commit.
     pub fn log(&self, workspace: WorkspaceId, query: &LogQuery) -> Result<Vec<LogEntry>> {
-        let limit = if query.limit == 0 { usize::MAX } else { query.limit };
+        let limit = if query.limit == 0 {
+            usize::MAX
+        } else {
+            query.limit
+        };
         let path = query.path.as_deref().map(|path| {
-            let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
-            let end = path.iter().rposition(|byte| *byte != b'/').map_or(start, |last| last + 1);
+            let start = path
+                .iter()
+                .position(|byte| *byte != b'/')
+                .unwrap_or(path.len());
+            let end = path
+                .iter()
+                .rposition(|byte| *byte != b'/')
+                .map_or(start, |last| last + 1);
             &path[start..end]
         });
         self.inner.database.read(|connection| {
@@ -113,7 +123,9 @@ impl Store {
                 }
                 _ => None,
             };
-            let mut left = touching.as_ref().map_or(usize::MAX, |touching| touching.len());
+            let mut left = touching
+                .as_ref()
+                .map_or(usize::MAX, |touching| touching.len());
             let mut found = Vec::new();
             let mut walk = Walk::new(connection, start);
             while found.len() < limit
@@ -128,8 +140,14 @@ impl Store {
                 }
                 let (id, encoded) = history::read_row(connection, row.number)?;
                 let commit = self.inner.decode(id, &encoded)?;
-                let is_wanted = query.run.as_ref().is_none_or(|run| commit.run.as_ref() == Some(run))
-                    && query.author.as_ref().is_none_or(|author| commit.author == *author);
+                let is_wanted = query
+                    .run
+                    .as_ref()
+                    .is_none_or(|run| commit.run.as_ref() == Some(run))
+                    && query
+                        .author
+                        .as_ref()
+                        .is_none_or(|author| commit.author == *author);
                 if is_wanted {
                     found.push(LogEntry { id, commit });
                 }
@@ -145,7 +163,9 @@ impl Inner {
         if let Some(commit) = self.commit_cache.get(&id) {
             return Ok(commit);
         }
-        let encoded = self.database.read(|connection| history::read(connection, id))?;
+        let encoded = self
+            .database
+            .read(|connection| history::read(connection, id))?;
         let encoded = encoded.ok_or_else(|| {
             StoreError::new(ErrorKind::NotFound, format!("there is no commit {id}"))
         })?;
@@ -179,7 +199,11 @@ pub(crate) fn encode_changes(changes: &[PathChange]) -> Vec<u8> {
     let mut output = vec![1];
     let mut last: &[u8] = &[];
     for change in changes {
-        let shared = last.iter().zip(change.path.iter()).take_while(|(a, b)| a == b).count();
+        let shared = last
+            .iter()
+            .zip(change.path.iter())
+            .take_while(|(a, b)| a == b)
+            .count();
         write_number(&mut output, shared as u64);
         write_bytes(&mut output, &change.path[shared..]);
         output.push(match change.kind {
@@ -217,7 +241,10 @@ pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<PathChange>> {
             4 => ChangeKind::TypeChanged,
             _ => return Err(input.error("unknown kind of change")),
         };
-        changes.push(PathChange { path: last.as_slice().into(), kind });
+        changes.push(PathChange {
+            path: last.as_slice().into(),
+            kind,
+        });
     }
     Ok(changes)
 }

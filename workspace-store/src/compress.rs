@@ -109,12 +109,18 @@ mod tests {
         let (encoding, stored) = compress(&text).unwrap();
         assert_eq!(encoding, Encoding::Zstd);
         assert!(stored.len() < text.len() / 10);
-        assert_eq!(decompress(encoding, stored.into_owned(), text.len()).unwrap(), text);
+        assert_eq!(
+            decompress(encoding, stored.into_owned(), text.len()).unwrap(),
+            text
+        );
 
         let mut noise = vec![0; 4096];
         blake3::Hasher::new().finalize_xof().fill(&mut noise);
         let (encoding, stored) = compress(&noise).unwrap();
-        assert_eq!((encoding, stored.as_ref()), (Encoding::Plain, noise.as_slice()));
+        assert_eq!(
+            (encoding, stored.as_ref()),
+            (Encoding::Plain, noise.as_slice())
+        );
     }
 
     #[test]

@@ -66,7 +66,12 @@ impl Database {
         // Fails here rather than at the first read if the file can't be opened a second time.
         readers.with(|connection| migrate::check_features(connection, &path))?;
         let writer = Writer::start(connection, &path)?;
-        Ok(Self { path, writer, readers, lock: Mutex::new(Some(lock)) })
+        Ok(Self {
+            path,
+            writer,
+            readers,
+            lock: Mutex::new(Some(lock)),
+        })
     }
 
     /// Runs `job` in a transaction and waits until it is durable.
@@ -110,9 +115,16 @@ impl Database {
 
 fn create_directory(directory: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        StoreError::io(format!("cannot make the store's directory {}", directory.display()), error)
-    })
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| {
+            StoreError::io(
+                format!("cannot make the store's directory {}", directory.display()),
+                error,
+            )
+        })
 }
 
 fn take_lock(directory: &Path) -> Result<Flock<File>> {
@@ -128,7 +140,10 @@ fn take_lock(directory: &Path) -> Result<Flock<File>> {
         if errno == nix::errno::Errno::EWOULDBLOCK {
             StoreError::new(
                 ErrorKind::Busy,
-                format!("the store in {} is in use by another process", directory.display()),
+                format!(
+                    "the store in {} is in use by another process",
+                    directory.display()
+                ),
             )
             .with_hint("a computerd owns it; talk to that one, or end it with `kura daemon stop`")
         } else {
@@ -146,17 +161,23 @@ impl From<rusqlite::Error> for StoreError {
                 ErrorKind::Corrupt,
                 "run `kura fsck`; if it fails, go back to a backup of the store",
             ),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                (ErrorKind::Busy, "another program has the database open; end it and try again")
-            }
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                (ErrorKind::ReadOnly, "check the permissions of the store's directory")
-            }
-            Some(ErrorCode::CannotOpen) => {
-                (ErrorKind::Io, "check the permissions of the store's directory")
-            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => (
+                ErrorKind::Busy,
+                "another program has the database open; end it and try again",
+            ),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (
+                ErrorKind::ReadOnly,
+                "check the permissions of the store's directory",
+            ),
+            Some(ErrorCode::CannotOpen) => (
+                ErrorKind::Io,
+                "check the permissions of the store's directory",
+            ),
             Some(ErrorCode::SystemIoFailure) => (ErrorKind::Io, "check the store's disk"),
-            _ => (ErrorKind::Internal, "this is a defect of kura; please report it"),
+            _ => (
+                ErrorKind::Internal,
+                "this is a defect of kura; please report it",
+            ),
         };
         let kind = match &error {
             rusqlite::Error::FromSqlConversionFailure(..)

@@ -16,18 +16,21 @@ impl Store {
     ///
     /// # Errors
     /// `NotFound` if there is no such branch.
-    pub fn source(
-        &self,
-        workspace: WorkspaceId,
-        branch: &str,
-    ) -> Result<Arc<dyn WorkspaceSource>> {
+    pub fn source(&self, workspace: WorkspaceId, branch: &str) -> Result<Arc<dyn WorkspaceSource>> {
         let (workspace_number, branch_number) = self.inner.database.read(|connection| {
             let workspace = refs::workspace_number(connection, workspace)?;
-            Ok((workspace, refs::require_branch(connection, workspace, branch)?.number))
+            Ok((
+                workspace,
+                refs::require_branch(connection, workspace, branch)?.number,
+            ))
         })?;
         Ok(Arc::new(LocalSource {
             store: self.clone(),
-            target: Target { workspace, branch: branch.to_owned(), source: "mount" },
+            target: Target {
+                workspace,
+                branch: branch.to_owned(),
+                source: "mount",
+            },
             workspace_number,
             branch_number,
         }))
@@ -57,12 +60,18 @@ impl WorkspaceSource for LocalSource {
         if row.number != self.branch_number {
             return Err(StoreError::new(
                 ErrorKind::NotFound,
-                format!("the branch '{}' was deleted and made anew", self.target.branch),
+                format!(
+                    "the branch '{}' was deleted and made anew",
+                    self.target.branch
+                ),
             )
             .with_hint("unmount it and mount it again"));
         }
         let commit = self.store.inner.commit(row.commit)?;
-        Ok(Head { commit: row.commit, root: commit.root.clone() })
+        Ok(Head {
+            commit: row.commit,
+            root: commit.root.clone(),
+        })
     }
 
     fn overlay(&self) -> Result<Option<OverlayState>> {

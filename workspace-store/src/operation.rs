@@ -137,12 +137,15 @@ impl Store {
                 undoes: Some(id),
             };
             let commit = |state: &Option<String>| -> Result<CommitId> {
-                state.as_deref().and_then(|text| text.parse().ok()).ok_or_else(|| {
-                    StoreError::new(
-                        ErrorKind::Corrupt,
-                        format!("operation {id} doesn't say which commit it was about"),
-                    )
-                })
+                state
+                    .as_deref()
+                    .and_then(|text| text.parse().ok())
+                    .ok_or_else(|| {
+                        StoreError::new(
+                            ErrorKind::Corrupt,
+                            format!("operation {id} doesn't say which commit it was about"),
+                        )
+                    })
             };
             match record.kind {
                 OperationKind::CreateBranch => {
@@ -166,10 +169,14 @@ impl Store {
                 | OperationKind::CreateWorkspace
                 | OperationKind::ForkWorkspace => Err(StoreError::new(
                     ErrorKind::Unsupported,
-                    format!("operation {id} ({}) is not a change of a ref or setting",
-                        record.kind.as_str()),
+                    format!(
+                        "operation {id} ({}) is not a change of a ref or setting",
+                        record.kind.as_str()
+                    ),
                 )
-                .with_hint("a commit is undone by a new commit: use `kura undo` or `kura rollback`")),
+                .with_hint(
+                    "a commit is undone by a new commit: use `kura undo` or `kura rollback`",
+                )),
             }
         })
     }

@@ -30,7 +30,10 @@ impl Store {
     /// `NotFound` if there is no such workspace.
     pub fn branches(&self, workspace: WorkspaceId) -> Result<Vec<RefInfo>> {
         self.inner.database.read(|connection| {
-            db::refs::branches(connection, db::refs::workspace_number(connection, workspace)?)
+            db::refs::branches(
+                connection,
+                db::refs::workspace_number(connection, workspace)?,
+            )
         })
     }
 
@@ -84,7 +87,10 @@ impl Store {
     /// `NotFound` if there is no such workspace.
     pub fn tags(&self, workspace: WorkspaceId) -> Result<Vec<RefInfo>> {
         self.inner.database.read(|connection| {
-            db::refs::tags(connection, db::refs::workspace_number(connection, workspace)?)
+            db::refs::tags(
+                connection,
+                db::refs::workspace_number(connection, workspace)?,
+            )
         })
     }
 
@@ -127,7 +133,10 @@ impl Store {
     /// `NotFound` if there is no such workspace.
     pub fn settings(&self, workspace: WorkspaceId) -> Result<BTreeMap<String, String>> {
         self.inner.database.read(|connection| {
-            db::refs::settings(connection, db::refs::workspace_number(connection, workspace)?)
+            db::refs::settings(
+                connection,
+                db::refs::workspace_number(connection, workspace)?,
+            )
         })
     }
 
@@ -166,8 +175,13 @@ impl Store {
         let author = author.to_owned();
         self.inner.database.write(move |connection| {
             let number = db::refs::workspace_number(connection, workspace)?;
-            let change =
-                Change { workspace, number, author: &author, target: &target, undoes: None };
+            let change = Change {
+                workspace,
+                number,
+                author: &author,
+                target: &target,
+                undoes: None,
+            };
             job(&change, connection)
         })
     }
@@ -189,10 +203,19 @@ pub(crate) struct Change<'a> {
 
 impl Change<'_> {
     /// Makes the branch.
-    pub(crate) fn create_branch(&self, connection: &Connection, at: CommitId) -> Result<OperationId> {
+    pub(crate) fn create_branch(
+        &self,
+        connection: &Connection,
+        at: CommitId,
+    ) -> Result<OperationId> {
         let row = history::require_visible(connection, self.number, at)?;
         db::refs::insert_branch(connection, self.number, self.target, row.number)?;
-        self.record(connection, OperationKind::CreateBranch, None, Some(at.to_hex()))
+        self.record(
+            connection,
+            OperationKind::CreateBranch,
+            None,
+            Some(at.to_hex()),
+        )
     }
 
     /// Removes the branch, if it names `expected`.
@@ -205,19 +228,32 @@ impl Change<'_> {
         if self.target == db::refs::default_branch(connection, self.number)? {
             return Err(StoreError::new(
                 ErrorKind::InvalidInput,
-                format!("'{}' is the default branch and can't be deleted", self.target),
+                format!(
+                    "'{}' is the default branch and can't be deleted",
+                    self.target
+                ),
             ));
         }
         self.expect("branch", expected, row.commit)?;
         db::refs::delete_branch(connection, row.number)?;
-        self.record(connection, OperationKind::DeleteBranch, Some(row.commit.to_hex()), None)
+        self.record(
+            connection,
+            OperationKind::DeleteBranch,
+            Some(row.commit.to_hex()),
+            None,
+        )
     }
 
     /// Makes the tag.
     pub(crate) fn create_tag(&self, connection: &Connection, at: CommitId) -> Result<OperationId> {
         let row = history::require_visible(connection, self.number, at)?;
         db::refs::insert_tag(connection, self.number, self.target, row.number)?;
-        self.record(connection, OperationKind::CreateTag, None, Some(at.to_hex()))
+        self.record(
+            connection,
+            OperationKind::CreateTag,
+            None,
+            Some(at.to_hex()),
+        )
     }
 
     /// Removes the tag, if it names `expected`.
@@ -235,7 +271,12 @@ impl Change<'_> {
         })?;
         self.expect("tag", expected, commit)?;
         db::refs::delete_tag(connection, self.number, self.target)?;
-        self.record(connection, OperationKind::DeleteTag, Some(commit.to_hex()), None)
+        self.record(
+            connection,
+            OperationKind::DeleteTag,
+            Some(commit.to_hex()),
+            None,
+        )
     }
 
     /// Sets or removes the setting, if it has the value `expected`.
@@ -250,7 +291,12 @@ impl Change<'_> {
             return Err(self.changed_since("setting"));
         }
         db::refs::put_setting(connection, self.number, self.target, value)?;
-        self.record(connection, OperationKind::SetSetting, before, value.map(str::to_owned))
+        self.record(
+            connection,
+            OperationKind::SetSetting,
+            before,
+            value.map(str::to_owned),
+        )
     }
 
     fn expect(&self, what: &str, expected: Option<CommitId>, found: CommitId) -> Result<()> {
@@ -299,9 +345,8 @@ impl Change<'_> {
 /// # Errors
 /// `InvalidInput` for anything else; the characters of revisions (`@`, `~`, `:`) are among it.
 pub(crate) fn check_ref_name(what: &str, name: &str) -> Result<()> {
-    let is_good = |character: char| {
-        character.is_alphanumeric() || matches!(character, '.' | '_' | '-' | '/')
-    };
+    let is_good =
+        |character: char| character.is_alphanumeric() || matches!(character, '.' | '_' | '-' | '/');
     let reason = if name.is_empty() {
         "it is empty".to_owned()
     } else if name.len() > REF_NAME_MAX_BYTES {

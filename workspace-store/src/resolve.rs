@@ -26,7 +26,12 @@ impl Store {
     pub fn resolve(&self, workspace: WorkspaceId, revision: &str) -> Result<CommitId> {
         self.inner.database.read(|connection| {
             let number = refs::workspace_number(connection, workspace)?;
-            Resolver { connection, workspace: number, revision }.resolve()
+            Resolver {
+                connection,
+                workspace: number,
+                revision,
+            }
+            .resolve()
         })
     }
 }
@@ -39,7 +44,10 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn resolve(&self) -> Result<CommitId> {
-        let end = self.revision.find(['~', '@']).unwrap_or(self.revision.len());
+        let end = self
+            .revision
+            .find(['~', '@'])
+            .unwrap_or(self.revision.len());
         let (base, mut rest) = self.revision.split_at(end);
         if base.is_empty() && !rest.starts_with('@') {
             return Err(self.malformed("it is empty"));
@@ -48,10 +56,14 @@ impl Resolver<'_> {
         while let Some(kind) = rest.chars().next() {
             if kind == '~' {
                 let digits = &rest[1..];
-                let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+                let end = digits
+                    .find(|c: char| !c.is_ascii_digit())
+                    .unwrap_or(digits.len());
                 let steps = match &digits[..end] {
                     "" => 1,
-                    count => count.parse().map_err(|_| self.malformed("too many steps"))?,
+                    count => count
+                        .parse()
+                        .map_err(|_| self.malformed("too many steps"))?,
                 };
                 let from = match commit {
                     Some(commit) => commit,
@@ -65,8 +77,10 @@ impl Resolver<'_> {
                     .and_then(|text| text.split_once('}'))
                     .ok_or_else(|| self.malformed("'@' must be followed by '{TIME}'"))?;
                 let time_ns = parse_time(time, now_ns()).ok_or_else(|| {
-                    self.malformed("the time is neither like '2 hours ago' nor like \
-                         '2026-01-31T12:00:00Z'")
+                    self.malformed(
+                        "the time is neither like '2 hours ago' nor like \
+                         '2026-01-31T12:00:00Z'",
+                    )
                 })?;
                 commit = Some(match commit {
                     Some(commit) => self.at_time(commit, time_ns)?,
@@ -132,8 +146,7 @@ impl Resolver<'_> {
                 .and_then(|bytes| bytes.try_into().ok())
                 .ok_or_else(|| self.unknown())
         };
-        let candidates =
-            history::between(self.connection, &bound("0")?, &bound("f")?, 10_000)?;
+        let candidates = history::between(self.connection, &bound("0")?, &bound("f")?, 10_000)?;
         let mut found = Vec::new();
         for (id, row) in candidates {
             if history::is_visible(self.connection, self.workspace, row)? {
@@ -144,14 +157,20 @@ impl Resolver<'_> {
             [] => Err(self.unknown()),
             [only] => Ok(*only),
             several => {
-                let mut list: Vec<String> =
-                    several.iter().take(CANDIDATES_SHOWN).map(|id| id.to_hex()[..16].to_owned()).collect();
+                let mut list: Vec<String> = several
+                    .iter()
+                    .take(CANDIDATES_SHOWN)
+                    .map(|id| id.to_hex()[..16].to_owned())
+                    .collect();
                 if several.len() > CANDIDATES_SHOWN {
                     list.push("…".to_owned());
                 }
                 Err(StoreError::new(
                     ErrorKind::Conflict,
-                    format!("'{digits}' is the beginning of several commits: {}", list.join(", ")),
+                    format!(
+                        "'{digits}' is the beginning of several commits: {}",
+                        list.join(", ")
+                    ),
                 )
                 .with_hint("give more digits"))
             }
@@ -175,7 +194,9 @@ impl Resolver<'_> {
     }
 
     fn first_parent(&self, row: CommitRow) -> Result<Option<CommitRow>> {
-        Ok(history::parents(self.connection, row.number)?.into_iter().next())
+        Ok(history::parents(self.connection, row.number)?
+            .into_iter()
+            .next())
     }
 
     /// Where a branch was at a time; for anything else, the last of its commits made by then.
@@ -183,10 +204,10 @@ impl Resolver<'_> {
         let name = self.branch_name(base)?;
         let branch = refs::branch(self.connection, self.workspace, &name)?;
         if branch.is_some() {
-            let operation =
-                operations::branch_at(self.connection, self.workspace, &name, time_ns)?;
-            if let Some(commit) =
-                operation.and_then(|operation| operation.after).and_then(|id| id.parse().ok())
+            let operation = operations::branch_at(self.connection, self.workspace, &name, time_ns)?;
+            if let Some(commit) = operation
+                .and_then(|operation| operation.after)
+                .and_then(|id| id.parse().ok())
             {
                 return Ok(commit);
             }
@@ -265,11 +286,15 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
     };
     let day = number(day, 1, month_days)?;
     // Days since 1970, with years beginning in March.
-    let (march_year, march_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (march_year, march_month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let day_of_year = (153 * march_month + 2) / 5 + day - 1;
-    let days = march_year * 365 + march_year / 4 - march_year / 100 + march_year / 400
-        + day_of_year
-        - 719_468;
+    let days =
+        march_year * 365 + march_year / 4 - march_year / 100 + march_year / 400 + day_of_year
+            - 719_468;
     let mut seconds = days * 86_400;
     let mut nanoseconds = 0;
     let time = &text[10..];
@@ -285,7 +310,11 @@ fn parse_rfc3339(text: &str) -> Option<i64> {
             let digits = fraction.get(..fraction.len().min(9))?;
             nanoseconds = number(digits, 0, 999_999_999)? * 10_i64.pow(9 - digits.len() as u32);
         }
-        if let Some(sign) = offset.chars().next().filter(|sign| !sign.eq_ignore_ascii_case(&'z')) {
+        if let Some(sign) = offset
+            .chars()
+            .next()
+            .filter(|sign| !sign.eq_ignore_ascii_case(&'z'))
+        {
             let (hours, minutes) = offset[1..].split_once(':')?;
             let shift = number(hours, 0, 23)? * 3600 + number(minutes, 0, 59)? * 60;
             seconds += if sign == '+' { -shift } else { shift };
@@ -318,10 +347,18 @@ mod tests {
         ] {
             assert_eq!(parse_time(text, now), Some(expected), "{text}");
         }
-        for text in
-            ["", "ago", "x hours ago", "2 parsecs ago", "2026-13-01", "2026-02-30", "2026-11-30T25:00",
-             "2026-11-30T06:00:00Zx", "-1 hours ago", "2026-11-30junk"]
-        {
+        for text in [
+            "",
+            "ago",
+            "x hours ago",
+            "2 parsecs ago",
+            "2026-13-01",
+            "2026-02-30",
+            "2026-11-30T25:00",
+            "2026-11-30T06:00:00Zx",
+            "-1 hours ago",
+            "2026-11-30junk",
+        ] {
             assert_eq!(parse_time(text, now), None, "{text}");
         }
     }

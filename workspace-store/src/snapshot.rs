@@ -68,7 +68,11 @@ impl Store {
     ) -> Result<BuiltSnapshot> {
         let stored = self.inner.store_edit(base, edit, progress)?;
         let changes = self.inner.changes_between(base, &stored.root)?;
-        Ok(BuiltSnapshot { root: stored.root, changes: changes.paths, contents: stored.contents })
+        Ok(BuiltSnapshot {
+            root: stored.root,
+            changes: changes.paths,
+            contents: stored.contents,
+        })
     }
 
     /// Stores an edit over `base` and gives back the resulting tree; no ref moves.
@@ -124,7 +128,14 @@ impl Inner {
         };
         let mut contents = builder.contents;
         contents.extend(builder.blobs);
-        Ok(StoredEdit { root: Root { attributes, tree, links }, contents })
+        Ok(StoredEdit {
+            root: Root {
+                attributes,
+                tree,
+                links,
+            },
+            contents,
+        })
     }
 }
 
@@ -189,7 +200,11 @@ impl NodeWriter for NodeSink<'_> {
             return Ok(id);
         }
         let (encoding, stored) = compress(&encoded)?;
-        let packed = Packed { encoding, size: encoded.len(), stored: stored.into_owned() };
+        let packed = Packed {
+            encoding,
+            size: encoded.len(),
+            stored: stored.into_owned(),
+        };
         self.objects.push(NewObject::TreeNode { id, packed })?;
         self.unconfirmed_bytes += encoded.len() as u64;
         self.unconfirmed.insert(id, Arc::new(node));
@@ -252,7 +267,9 @@ impl Builder<'_> {
                 .get(&key)
                 .cloned()
                 .ok_or_else(|| StoreError::new(ErrorKind::Internal, "content was not stored"))?,
-            NodeEdit::Directory(edit) => Node::Directory { tree: self.directory(edit)? },
+            NodeEdit::Directory(edit) => Node::Directory {
+                tree: self.directory(edit)?,
+            },
         };
         Ok(Inode { attributes, node })
     }
@@ -272,7 +289,14 @@ impl Builder<'_> {
                 Some(LinkEdit { link_count: 0, .. }) => {
                     return Err(invalid("an entry of the link table has no names"));
                 }
-                Some(LinkEdit { inode: InodeEdit { node: NodeEdit::Directory(_), .. }, .. }) => {
+                Some(LinkEdit {
+                    inode:
+                        InodeEdit {
+                            node: NodeEdit::Directory(_),
+                            ..
+                        },
+                    ..
+                }) => {
                     return Err(invalid("a directory can't have several names"));
                 }
                 Some(LinkEdit { link_count, inode }) => {
@@ -329,8 +353,8 @@ impl Builder<'_> {
                 Some(_) => {}
             },
             Node::Directory { tree } => {
-                let is_stored = self.nodes.unconfirmed.contains_key(tree)
-                    || self.store.has_tree_node(*tree)?;
+                let is_stored =
+                    self.nodes.unconfirmed.contains_key(tree) || self.store.has_tree_node(*tree)?;
                 if !is_stored {
                     return Err(invalid(&format!("directory {tree} is not in the store")));
                 }
@@ -357,16 +381,26 @@ fn checked_attributes(attributes: Attributes) -> Result<Attributes> {
             && value.len() <= XATTR_VALUE_MAX_BYTES
     });
     if attributes.mode > 0o7777 {
-        Err(invalid(&format!("{:o} is not a mode of twelve permission bits", attributes.mode)))
+        Err(invalid(&format!(
+            "{:o} is not a mode of twelve permission bits",
+            attributes.mode
+        )))
     } else if attributes.mtime.nanoseconds >= 1_000_000_000 {
-        Err(invalid("a modification time has more than 999,999,999 nanoseconds"))
+        Err(invalid(
+            "a modification time has more than 999,999,999 nanoseconds",
+        ))
     } else if !xattrs_are_possible {
-        Err(invalid("an extended attribute has an impossible name or is too large"))
+        Err(invalid(
+            "an extended attribute has an impossible name or is too large",
+        ))
     } else {
         Ok(attributes)
     }
 }
 
 fn invalid(reason: &str) -> StoreError {
-    StoreError::new(ErrorKind::InvalidInput, format!("cannot store the changes: {reason}"))
+    StoreError::new(
+        ErrorKind::InvalidInput,
+        format!("cannot store the changes: {reason}"),
+    )
 }

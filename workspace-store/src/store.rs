@@ -35,7 +35,10 @@ pub struct StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { create: true, threads: 0 }
+        Self {
+            create: true,
+            threads: 0,
+        }
     }
 }
 
@@ -142,7 +145,9 @@ impl Store {
 impl Inner {
     /// Reads and verifies a node from the database.
     pub(crate) fn read_verified_node(&self, id: TreeId) -> Result<Option<StoredNode>> {
-        let packed = self.database.read(|connection| objects::read_tree_node(connection, id))?;
+        let packed = self
+            .database
+            .read(|connection| objects::read_tree_node(connection, id))?;
         let Some(packed) = packed else {
             return Ok(None);
         };
@@ -160,7 +165,9 @@ impl Inner {
     /// Whether a node is stored.
     pub(crate) fn has_tree_node(&self, id: TreeId) -> Result<bool> {
         Ok(self.node_cache.peek(&id).is_some()
-            || self.database.read(|connection| objects::has_tree_node(connection, id))?)
+            || self
+                .database
+                .read(|connection| objects::has_tree_node(connection, id))?)
     }
 }
 

@@ -46,7 +46,10 @@ impl Store {
     ///
     /// # Errors
     /// `Conflict` if the branch no longer names `expected_head`; then nothing has changed.
-    #[expect(clippy::too_many_arguments, reason = "each is a different thing; a struct hides none")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a different thing; a struct hides none"
+    )]
     pub fn apply_edit(
         &self,
         workspace: WorkspaceId,
@@ -57,7 +60,11 @@ impl Store {
         request: CommitRequest,
         progress: ProgressFunction<'_>,
     ) -> Result<Submitted> {
-        let target = Target { workspace, branch: branch.to_owned(), source: "api" };
+        let target = Target {
+            workspace,
+            branch: branch.to_owned(),
+            source: "api",
+        };
         let stored = self.inner.store_edit(base, edit, progress)?;
         let (commit, is_new) = self.inner.commit_root(
             target,
@@ -66,7 +73,12 @@ impl Store {
             Some(request),
             None,
         )?;
-        Ok(Submitted { commit, is_new, root: stored.root, contents: stored.contents })
+        Ok(Submitted {
+            commit,
+            is_new,
+            root: stored.root,
+            contents: stored.contents,
+        })
     }
 
     /// Commits a stored tree to a branch; gives back the commit, or the head if its tree is the
@@ -91,9 +103,14 @@ impl Store {
                 ));
             }
         }
-        let target = Target { workspace, branch: branch.to_owned(), source: "api" };
+        let target = Target {
+            workspace,
+            branch: branch.to_owned(),
+            source: "api",
+        };
         let (commit, _) =
-            self.inner.commit_root(target, expected_head, root, Some(request), None)?;
+            self.inner
+                .commit_root(target, expected_head, root, Some(request), None)?;
         Ok(commit)
     }
 }
@@ -114,7 +131,12 @@ impl Inner {
             submission.commit,
             Some(update),
         )?;
-        Ok(Submitted { commit, is_new, root: stored.root, contents: stored.contents })
+        Ok(Submitted {
+            commit,
+            is_new,
+            root: stored.root,
+            contents: stored.contents,
+        })
     }
 
     fn commit_root(
@@ -129,11 +151,18 @@ impl Inner {
         let prepared = match request {
             Some(request) if head_root != root => {
                 let changes = self.changes_between(&head_root, &root)?;
-                Some(Prepared::new(expected_head, root.clone(), request, &changes)?)
+                Some(Prepared::new(
+                    expected_head,
+                    root.clone(),
+                    request,
+                    &changes,
+                )?)
             }
             _ => None,
         };
-        let commit = prepared.as_ref().map_or(expected_head, |prepared| prepared.id);
+        let commit = prepared
+            .as_ref()
+            .map_or(expected_head, |prepared| prepared.id);
         let is_new = prepared.is_some();
         self.database.write(move |connection| {
             let workspace = db::refs::workspace_number(connection, target.workspace)?;
@@ -200,7 +229,12 @@ impl Prepared {
         };
         let encoded = encode_commit(&commit);
         let id = commit_id(&encoded);
-        Ok(Self { id, encoded, commit, changes: PreparedChanges::new(changes)? })
+        Ok(Self {
+            id,
+            encoded,
+            commit,
+            changes: PreparedChanges::new(changes)?,
+        })
     }
 
     fn write(
@@ -270,7 +304,11 @@ impl PreparedChanges {
         }
         Ok(Self {
             path_count: changes.paths.len(),
-            packed: Packed { encoding, size: encoded.len(), stored: stored.into_owned() },
+            packed: Packed {
+                encoding,
+                size: encoded.len(),
+                stored: stored.into_owned(),
+            },
             path_hashes: hashes.into_iter().collect(),
             link_names: changes.link_names.clone(),
         })

@@ -166,9 +166,16 @@ fn split<I: Item>(
 }
 
 fn store_group<I: Item>(writer: &mut dyn NodeWriter, group: Vec<I>) -> Result<TreeChild> {
-    let last_name: Name = group.last().map(|item| item.key().into()).unwrap_or_default();
+    let last_name: Name = group
+        .last()
+        .map(|item| item.key().into())
+        .unwrap_or_default();
     let entry_count = group.iter().map(Item::entry_count).sum();
-    Ok(TreeChild { last_name, entry_count, node: writer.put(I::into_node(group))? })
+    Ok(TreeChild {
+        last_name,
+        entry_count,
+        node: writer.put(I::into_node(group))?,
+    })
 }
 
 /// Items with edits applied.
@@ -199,7 +206,10 @@ pub(crate) fn edit<I: Item>(
     if let Some(items) = I::of_node(&root) {
         return build(writer, merge(items, &edits));
     }
-    let old = Split { root: base, height: height(writer, &root)? };
+    let old = Split {
+        root: base,
+        height: height(writer, &root)?,
+    };
     let mut changed = old.edit_level(writer, 0, edits)?;
     for level in 1..old.height {
         changed = old.edit_level(writer, level, changed)?;
@@ -251,9 +261,9 @@ fn collect_entries<I: Item>(
 ) -> Result<()> {
     let node = reader.node(id)?;
     match node.as_ref() {
-        StoredNode::Inner(items) => {
-            items.iter().try_for_each(|child| collect_entries(reader, child.node, entries))
-        }
+        StoredNode::Inner(items) => items
+            .iter()
+            .try_for_each(|child| collect_entries(reader, child.node, entries)),
         leaf => {
             let items = I::of_node(leaf).ok_or_else(|| wrong_kind(id))?;
             entries.extend_from_slice(items);
@@ -307,7 +317,12 @@ impl Split {
     }
 
     /// The first node of `level` whose last name is greater than `name`.
-    fn next(&self, reader: &dyn NodeWriter, level: usize, name: &[u8]) -> Result<Option<TreeChild>> {
+    fn next(
+        &self,
+        reader: &dyn NodeWriter,
+        level: usize,
+        name: &[u8],
+    ) -> Result<Option<TreeChild>> {
         let mut node = reader.node(self.root)?;
         let mut at = self.height;
         loop {
@@ -363,7 +378,10 @@ impl Split {
 }
 
 fn wrong_kind(id: TreeId) -> StoreError {
-    StoreError::new(ErrorKind::Corrupt, format!("node {id} is not of the kind that refers to it"))
+    StoreError::new(
+        ErrorKind::Corrupt,
+        format!("node {id} is not of the kind that refers to it"),
+    )
 }
 
 /// The item with this key.
@@ -455,8 +473,16 @@ pub(crate) fn differences<I: Item + PartialEq>(
             (None, Some(_)) => std::cmp::Ordering::Greater,
             (Some(old), Some(new)) => old.key().cmp(new.key()),
         };
-        let old = if order.is_le() { old_items.next() } else { None };
-        let new = if order.is_ge() { new_items.next() } else { None };
+        let old = if order.is_le() {
+            old_items.next()
+        } else {
+            None
+        };
+        let new = if order.is_ge() {
+            new_items.next()
+        } else {
+            None
+        };
         if old != new {
             found.push((old, new));
         }
@@ -475,7 +501,10 @@ impl Side {
             None => 0,
             Some(tree) => height(reader, &reader.node(tree)?)?,
         };
-        Ok(Self { height, nodes: tree.into_iter().collect() })
+        Ok(Self {
+            height,
+            nodes: tree.into_iter().collect(),
+        })
     }
 
     fn expand(&mut self, reader: &(impl NodeReader + ?Sized)) -> Result<()> {

@@ -73,7 +73,11 @@ impl Store {
             ..Attributes::default()
         };
         let empty = tree_id(&encode_node(&StoredNode::Leaf(Vec::new())));
-        let base = Root { attributes, tree: empty, links: None };
+        let base = Root {
+            attributes,
+            tree: empty,
+            links: None,
+        };
         let root = self.build_root(&base, SnapshotEdit::default())?;
         let commit = Commit {
             root,
@@ -176,11 +180,16 @@ impl Store {
     /// # Errors
     /// `NotFound` if there is none.
     pub fn workspace(&self, name: &str) -> Result<WorkspaceInfo> {
-        let found =
-            self.inner.database.read(|connection| db::refs::workspace_by_name(connection, name))?;
+        let found = self
+            .inner
+            .database
+            .read(|connection| db::refs::workspace_by_name(connection, name))?;
         found.ok_or_else(|| {
-            StoreError::new(ErrorKind::NotFound, format!("there is no workspace '{name}'"))
-                .with_hint(format!("make it with `kura init {name}`"))
+            StoreError::new(
+                ErrorKind::NotFound,
+                format!("there is no workspace '{name}'"),
+            )
+            .with_hint(format!("make it with `kura init {name}`"))
         })
     }
 

@@ -54,7 +54,10 @@ impl RawEntry {
         bytes.extend_from_slice(DOMAIN);
         bytes.push(1);
         write_number(&mut bytes, self.sequence as u64);
-        write_time(&mut bytes, Timestamp::from_nanoseconds(i128::from(self.time_ns)));
+        write_time(
+            &mut bytes,
+            Timestamp::from_nanoseconds(i128::from(self.time_ns)),
+        );
         for text in [&self.principal, &self.source, &self.action] {
             write_bytes(&mut bytes, text.as_bytes());
         }
@@ -145,13 +148,20 @@ pub(crate) fn append(connection: &Connection, time_ns: i64, record: &AuditRecord
             "INSERT INTO meta (key, value) VALUES (?1, ?2)
              ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         )?
-        .execute((HEAD_KEY, format!("{} {}", entry.sequence, to_hex(&entry.hash))))?;
+        .execute((
+            HEAD_KEY,
+            format!("{} {}", entry.sequence, to_hex(&entry.hash)),
+        ))?;
     Ok(entry.sequence as u64)
 }
 
 /// Entries, newest first.
 pub(crate) fn list(connection: &Connection, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
-    let limit = if query.limit == 0 { -1 } else { query.limit as i64 };
+    let limit = if query.limit == 0 {
+        -1
+    } else {
+        query.limit as i64
+    };
     let before = query.before.map_or(i64::MAX, |sequence| sequence as i64);
     let mut statement = connection.prepare_cached(&format!(
         "{COLUMNS} WHERE sequence < ?1 AND (?2 IS NULL OR workspace = ?2)
@@ -177,18 +187,29 @@ pub(crate) fn verify(connection: &Connection) -> Result<AuditVerification> {
     let mut entries = 0_u64;
     let broken = |entries: u64, sequence: i64, reason: &str| AuditVerification {
         entries,
-        broken: Some(AuditBreak { sequence: sequence as u64, reason: reason.to_owned() }),
+        broken: Some(AuditBreak {
+            sequence: sequence as u64,
+            reason: reason.to_owned(),
+        }),
     };
     while let Some(row) = rows.next()? {
         let expected = entries as i64 + 1;
         let Ok(entry) = RawEntry::of_row(row) else {
-            return Ok(broken(entries, expected, "the entry has columns of a wrong type"));
+            return Ok(broken(
+                entries,
+                expected,
+                "the entry has columns of a wrong type",
+            ));
         };
         if entry.sequence != expected {
             return Ok(broken(entries, expected, "the entry is missing"));
         }
         if entry.previous != previous {
-            return Ok(broken(entries, expected, "the entry doesn't follow the one before"));
+            return Ok(broken(
+                entries,
+                expected,
+                "the entry doesn't follow the one before",
+            ));
         }
         if entry.hash != entry.computed_hash() {
             return Ok(broken(entries, expected, "the entry was changed"));
@@ -197,7 +218,14 @@ pub(crate) fn verify(connection: &Connection) -> Result<AuditVerification> {
         entries += 1;
     }
     if (entries as i64, previous) != (last, last_hash) {
-        return Ok(broken(entries, entries as i64 + 1, "the end of the log is missing"));
+        return Ok(broken(
+            entries,
+            entries as i64 + 1,
+            "the end of the log is missing",
+        ));
     }
-    Ok(AuditVerification { entries, broken: None })
+    Ok(AuditVerification {
+        entries,
+        broken: None,
+    })
 }

@@ -24,8 +24,7 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection> {
 
 /// Sets up the write connection of a database that is known to be ours.
 pub(super) fn configure_writer(connection: &Connection) -> Result<()> {
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if mode != "wal" {
         return Err(StoreError::new(
             ErrorKind::Unsupported,

@@ -27,16 +27,18 @@ pub(crate) fn find(connection: &Connection, id: CommitId) -> Result<Option<Commi
     Ok(connection
         .prepare_cached("SELECT generation, id FROM commit_object WHERE hash = ?1")?
         .query_row([id.as_bytes()], |row| {
-            Ok(CommitRow { generation: row.get(0)?, number: row.get(1)? })
+            Ok(CommitRow {
+                generation: row.get(0)?,
+                number: row.get(1)?,
+            })
         })
         .optional()?)
 }
 
 /// Finds a commit that must be there.
 pub(crate) fn require(connection: &Connection, id: CommitId) -> Result<CommitRow> {
-    find(connection, id)?.ok_or_else(|| {
-        StoreError::new(ErrorKind::NotFound, format!("there is no commit {id}"))
-    })
+    find(connection, id)?
+        .ok_or_else(|| StoreError::new(ErrorKind::NotFound, format!("there is no commit {id}")))
 }
 
 /// The encoded commit.
@@ -51,7 +53,9 @@ pub(crate) fn read(connection: &Connection, id: CommitId) -> Result<Option<Vec<u
 pub(crate) fn read_row(connection: &Connection, number: i64) -> Result<(CommitId, Vec<u8>)> {
     Ok(connection
         .prepare_cached("SELECT hash, data FROM commit_object WHERE id = ?1")?
-        .query_row([number], |row| Ok((CommitId(id_column(row, 0)?), row.get(1)?)))?)
+        .query_row([number], |row| {
+            Ok((CommitId(id_column(row, 0)?), row.get(1)?))
+        })?)
 }
 
 /// Stores a commit made in `workspace`.
@@ -65,13 +69,18 @@ pub(crate) fn insert(
     encoded: &[u8],
     parents: &[CommitId],
 ) -> Result<i64> {
-    let parents: Vec<CommitRow> =
-        parents.iter().map(|parent| require(connection, *parent)).collect::<Result<_>>()?;
+    let parents: Vec<CommitRow> = parents
+        .iter()
+        .map(|parent| require(connection, *parent))
+        .collect::<Result<_>>()?;
     let number = match find(connection, id)? {
         Some(row) => row.number,
         None => {
-            let generation =
-                parents.iter().map(|parent| parent.generation).max().map_or(0, |last| last + 1);
+            let generation = parents
+                .iter()
+                .map(|parent| parent.generation)
+                .max()
+                .map_or(0, |last| last + 1);
             connection
                 .prepare_cached(
                     "INSERT INTO commit_object (hash, generation, data) VALUES (?1, ?2, ?3)",
@@ -105,7 +114,10 @@ pub(crate) fn parents(connection: &Connection, number: i64) -> Result<Vec<Commit
          WHERE p.commit_id = ?1 ORDER BY p.position",
     )?;
     let rows = statement.query_map([number], |row| {
-        Ok(CommitRow { generation: row.get(0)?, number: row.get(1)? })
+        Ok(CommitRow {
+            generation: row.get(0)?,
+            number: row.get(1)?,
+        })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -121,7 +133,11 @@ pub(crate) struct Walk<'c> {
 impl<'c> Walk<'c> {
     /// Starts at a commit.
     pub(crate) fn new(connection: &'c Connection, start: CommitRow) -> Self {
-        Self { connection, waiting: BinaryHeap::from([start]), seen: HashSet::from([start.number]) }
+        Self {
+            connection,
+            waiting: BinaryHeap::from([start]),
+            seen: HashSet::from([start.number]),
+        }
     }
 
     /// The next commit; its parents come later.
@@ -140,7 +156,11 @@ impl<'c> Walk<'c> {
 
 /// Whether a commit belongs to the history of a workspace: made in it, or an ancestor of the
 /// commit that it was forked from.
-pub(crate) fn is_visible(connection: &Connection, workspace: i64, commit: CommitRow) -> Result<bool> {
+pub(crate) fn is_visible(
+    connection: &Connection,
+    workspace: i64,
+    commit: CommitRow,
+) -> Result<bool> {
     let own = connection
         .prepare_cached("SELECT 1 FROM workspace_commit WHERE workspace = ?1 AND commit_id = ?2")?
         .exists((workspace, commit.number))?;
@@ -153,7 +173,10 @@ pub(crate) fn is_visible(connection: &Connection, workspace: i64, commit: Commit
              ON c.id = w.origin_commit WHERE w.id = ?1",
         )?
         .query_row([workspace], |row| {
-            Ok(CommitRow { generation: row.get(0)?, number: row.get(1)? })
+            Ok(CommitRow {
+                generation: row.get(0)?,
+                number: row.get(1)?,
+            })
         })
         .optional()?;
     let Some(origin) = origin else {
@@ -185,8 +208,11 @@ pub(crate) fn require_visible(
     {
         return Ok(row);
     }
-    Err(StoreError::new(ErrorKind::NotFound, format!("the workspace has no commit {id}"))
-        .with_hint("list its commits with `kura log`"))
+    Err(StoreError::new(
+        ErrorKind::NotFound,
+        format!("the workspace has no commit {id}"),
+    )
+    .with_hint("list its commits with `kura log`"))
 }
 
 /// Commits whose id lies between two bounds (inclusive), up to `limit`.
@@ -203,7 +229,10 @@ pub(crate) fn between(
     let rows = statement.query_map((low, high, limit), |row| {
         Ok((
             CommitId(id_column(row, 0)?),
-            CommitRow { generation: row.get(1)?, number: row.get(2)? },
+            CommitRow {
+                generation: row.get(1)?,
+                number: row.get(2)?,
+            },
         ))
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)

@@ -50,7 +50,10 @@ pub(crate) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
         .with_hint("point --store to another directory"));
     }
     if version > SCHEMA_VERSION {
-        return Err(newer(path, &format!("version {version} (this one knows {SCHEMA_VERSION})")));
+        return Err(newer(
+            path,
+            &format!("version {version} (this one knows {SCHEMA_VERSION})"),
+        ));
     }
     if version < 1 {
         return Err(StoreError::new(
@@ -102,19 +105,26 @@ fn create(connection: &Connection) -> Result<()> {
 pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()> {
     let features = |key: &str| -> Result<String> {
         Ok(connection
-            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0))
+            .query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| {
+                row.get(0)
+            })
             .optional()?
             .unwrap_or_default())
     };
     let unknown = |text: &str, known: &[&str]| -> Option<String> {
-        text.split_whitespace().find(|name| !known.contains(name)).map(str::to_owned)
+        text.split_whitespace()
+            .find(|name| !known.contains(name))
+            .map(str::to_owned)
     };
     if let Some(name) = unknown(&features("features_incompatible")?, KNOWN_INCOMPATIBLE) {
         return Err(newer(path, &format!("the feature '{name}'")));
     }
     let read_only = features("features_read_only_compatible")?;
     if let Some(name) = unknown(&read_only, KNOWN_READ_ONLY_COMPATIBLE) {
-        return Err(newer(path, &format!("the feature '{name}', which forbids writing")));
+        return Err(newer(
+            path,
+            &format!("the feature '{name}', which forbids writing"),
+        ));
     }
     Ok(())
 }
@@ -122,7 +132,10 @@ pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()>
 fn newer(path: &Path, what: &str) -> StoreError {
     StoreError::new(
         ErrorKind::Incompatible,
-        format!("{} was written by a newer version of kura: it has {what}", path.display()),
+        format!(
+            "{} was written by a newer version of kura: it has {what}",
+            path.display()
+        ),
     )
     .with_hint("update kura")
 }

@@ -70,7 +70,10 @@ impl Packed {
         if self.size > max_bytes {
             return Err(StoreError::new(
                 ErrorKind::Corrupt,
-                format!("stored object claims {} bytes, at most {max_bytes} are possible", self.size),
+                format!(
+                    "stored object claims {} bytes, at most {max_bytes} are possible",
+                    self.size
+                ),
             ));
         }
         crate::compress::decompress(self.encoding, self.stored, self.size)
@@ -130,7 +133,12 @@ pub(crate) fn insert(
                     chunks.insert(connection, connection.last_insert_rowid(), &packed.stored)?;
                 }
             }
-            NewObject::Manifest { blob, size, encoded, checksum } => {
+            NewObject::Manifest {
+                blob,
+                size,
+                encoded,
+                checksum,
+            } => {
                 connection
                     .prepare_cached(
                         "INSERT INTO manifest (hash, size, data, checksum)
@@ -182,13 +190,18 @@ pub(crate) fn read_chunk(
 ) -> Result<Option<Packed>> {
     let row: Option<(i64, i64, i64)> = connection
         .prepare_cached("SELECT id, size, encoding FROM chunk WHERE hash = ?1")?
-        .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row([id.as_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional()?;
     let Some((number, size, encoding)) = row else {
         return Ok(None);
     };
     let stored = chunks.read(connection, number)?.ok_or_else(|| {
-        StoreError::new(ErrorKind::Corrupt, format!("the payload of chunk {id} is missing"))
+        StoreError::new(
+            ErrorKind::Corrupt,
+            format!("the payload of chunk {id} is missing"),
+        )
     })?;
     Ok(Some(Packed {
         encoding: Encoding::from_number(encoding)?,
@@ -204,7 +217,9 @@ pub(crate) fn read_manifest(
 ) -> Result<Option<(Vec<u8>, [u8; 32])>> {
     Ok(connection
         .prepare_cached("SELECT data, checksum FROM manifest WHERE hash = ?1")?
-        .query_row([blob.as_bytes()], |row| Ok((row.get(0)?, id_column(row, 1)?)))
+        .query_row([blob.as_bytes()], |row| {
+            Ok((row.get(0)?, id_column(row, 1)?))
+        })
         .optional()?)
 }
 
@@ -219,7 +234,9 @@ pub(crate) fn has_tree_node(connection: &Connection, id: TreeId) -> Result<bool>
 pub(crate) fn read_tree_node(connection: &Connection, id: TreeId) -> Result<Option<Packed>> {
     let row: Option<(i64, i64, Vec<u8>)> = connection
         .prepare_cached("SELECT size, encoding, data FROM tree_node WHERE hash = ?1")?
-        .query_row([id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_row([id.as_bytes()], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .optional()?;
     row.map(|(size, encoding, stored)| {
         Ok(Packed {
@@ -274,7 +291,6 @@ pub(crate) fn totals(connection: &Connection) -> Result<(u64, u64, u64, u64)> {
 
 /// SQLite's own check of the file; `None` if it is sound.
 pub(crate) fn integrity_problem(connection: &Connection) -> Result<Option<String>> {
-    let answer: String =
-        connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    let answer: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     Ok((answer != "ok").then_some(answer))
 }

@@ -80,8 +80,9 @@ pub(crate) fn list(
     limit: usize,
 ) -> Result<Vec<OperationRecord>> {
     let limit = if limit == 0 { -1 } else { limit as i64 };
-    let mut statement = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2"))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "{COLUMNS} WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2"
+    ))?;
     let rows = statement.query_map((workspace, limit), record)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -97,8 +98,11 @@ pub(crate) fn require(
         .query_row((workspace, id as i64), record)
         .optional()?
         .ok_or_else(|| {
-            StoreError::new(ErrorKind::NotFound, format!("the workspace has no operation {id}"))
-                .with_hint("list its operations with `kura undo --list`")
+            StoreError::new(
+                ErrorKind::NotFound,
+                format!("the workspace has no operation {id}"),
+            )
+            .with_hint("list its operations with `kura undo --list`")
         })
 }
 

@@ -19,7 +19,12 @@ pub(crate) fn read(connection: &Connection, branch: i64) -> Result<Option<Overla
              WHERE branch = ?1",
         )?
         .query_row([branch], |row| {
-            Ok((row.get(0)?, CommitId(id_column(row, 1)?), row.get(2)?, row.get(3)?))
+            Ok((
+                row.get(0)?,
+                CommitId(id_column(row, 1)?),
+                row.get(2)?,
+                row.get(3)?,
+            ))
         })
         .optional()?;
     row.map(|(base, head, segment, number)| {
@@ -93,7 +98,10 @@ pub(crate) fn inodes(
     let rows = statement.query_map((branch, directory as i64), |row| {
         let record = InodeRecord {
             number: row.get::<_, i64>(1)? as u64,
-            ctime: Timestamp { seconds: row.get(2)?, nanoseconds: row.get(3)? },
+            ctime: Timestamp {
+                seconds: row.get(2)?,
+                nanoseconds: row.get(3)?,
+            },
         };
         Ok((row.get::<_, Vec<u8>>(0)?.into(), record))
     })?;
@@ -111,7 +119,10 @@ pub(crate) fn inode_location(
             "SELECT parent, name FROM inode_map WHERE branch = ?1 AND number = ?2 LIMIT 1",
         )?
         .query_row((branch, number as i64), |row| {
-            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, Vec<u8>>(1)?.into()))
+            Ok((
+                row.get::<_, i64>(0)? as u64,
+                row.get::<_, Vec<u8>>(1)?.into(),
+            ))
         })
         .optional()?)
 }

@@ -22,7 +22,10 @@ pub(crate) struct ReaderPool {
 impl ReaderPool {
     /// A pool over the database at `path`.
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::new(Some(Vec::new())) }
+        Self {
+            path,
+            idle: Mutex::new(Some(Vec::new())),
+        }
     }
 
     /// Runs `query` on a connection.
@@ -33,7 +36,10 @@ impl ReaderPool {
         let taken = match self.idle.lock().as_mut() {
             Some(idle) => idle.pop(),
             None => {
-                return Err(StoreError::new(ErrorKind::Unavailable, "the store is closed"));
+                return Err(StoreError::new(
+                    ErrorKind::Unavailable,
+                    "the store is closed",
+                ));
             }
         };
         let connection = match taken {

@@ -33,7 +33,10 @@ pub(crate) fn workspaces(connection: &Connection) -> Result<Vec<WorkspaceInfo>> 
 }
 
 /// The workspace of this name.
-pub(crate) fn workspace_by_name(connection: &Connection, name: &str) -> Result<Option<WorkspaceInfo>> {
+pub(crate) fn workspace_by_name(
+    connection: &Connection,
+    name: &str,
+) -> Result<Option<WorkspaceInfo>> {
     Ok(connection
         .prepare_cached(&format!("{WORKSPACES} WHERE w.name = ?1"))?
         .query_row([name], workspace_info)
@@ -58,8 +61,11 @@ pub(crate) fn workspace_number(connection: &Connection, id: WorkspaceId) -> Resu
         .query_row([id.as_bytes()], |row| row.get(0))
         .optional()?
         .ok_or_else(|| {
-            StoreError::new(ErrorKind::NotFound, format!("there is no workspace with the id {id}"))
-                .with_hint("list the workspaces with `kura status`")
+            StoreError::new(
+                ErrorKind::NotFound,
+                format!("there is no workspace with the id {id}"),
+            )
+            .with_hint("list the workspaces with `kura status`")
         })
 }
 
@@ -84,7 +90,13 @@ pub(crate) fn insert_workspace(
             "INSERT INTO workspace (public_id, name, default_branch, created_ns, origin_commit)
              VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (name) DO NOTHING",
         )?
-        .execute((id.as_bytes(), name, default_branch, created_ns, origin_commit))?;
+        .execute((
+            id.as_bytes(),
+            name,
+            default_branch,
+            created_ns,
+            origin_commit,
+        ))?;
     if inserted == 0 {
         return Err(StoreError::new(
             ErrorKind::AlreadyExists,
@@ -116,7 +128,10 @@ pub(crate) fn branch(
              WHERE b.workspace = ?1 AND b.name = ?2",
         )?
         .query_row((workspace, name), |row| {
-            Ok(BranchRow { number: row.get(0)?, commit: CommitId(id_column(row, 1)?) })
+            Ok(BranchRow {
+                number: row.get(0)?,
+                commit: CommitId(id_column(row, 1)?),
+            })
         })
         .optional()?)
 }
@@ -128,8 +143,11 @@ pub(crate) fn require_branch(
     name: &str,
 ) -> Result<BranchRow> {
     branch(connection, workspace, name)?.ok_or_else(|| {
-        StoreError::new(ErrorKind::NotFound, format!("the workspace has no branch '{name}'"))
-            .with_hint("list its branches with `kura branch`")
+        StoreError::new(
+            ErrorKind::NotFound,
+            format!("the workspace has no branch '{name}'"),
+        )
+        .with_hint("list its branches with `kura branch`")
     })
 }
 
@@ -156,7 +174,10 @@ pub(crate) fn tags(connection: &Connection, workspace: i64) -> Result<Vec<RefInf
 fn list(connection: &Connection, query: &str, workspace: i64) -> Result<Vec<RefInfo>> {
     let mut statement = connection.prepare_cached(query)?;
     let rows = statement.query_map([workspace], |row| {
-        Ok(RefInfo { name: row.get(0)?, commit: CommitId(id_column(row, 1)?) })
+        Ok(RefInfo {
+            name: row.get(0)?,
+            commit: CommitId(id_column(row, 1)?),
+        })
     })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
@@ -194,7 +215,9 @@ pub(crate) fn move_branch(connection: &Connection, branch: i64, commit: i64) -> 
 
 /// Removes a branch with its overlay state and inode map.
 pub(crate) fn delete_branch(connection: &Connection, branch: i64) -> Result<()> {
-    connection.prepare_cached("DELETE FROM branch WHERE id = ?1")?.execute([branch])?;
+    connection
+        .prepare_cached("DELETE FROM branch WHERE id = ?1")?
+        .execute([branch])?;
     Ok(())
 }
 
@@ -241,7 +264,10 @@ pub(crate) fn delete_tag(connection: &Connection, workspace: i64, name: &str) ->
 }
 
 /// Settings of a workspace.
-pub(crate) fn settings(connection: &Connection, workspace: i64) -> Result<BTreeMap<String, String>> {
+pub(crate) fn settings(
+    connection: &Connection,
+    workspace: i64,
+) -> Result<BTreeMap<String, String>> {
     let mut statement =
         connection.prepare_cached("SELECT key, value FROM setting WHERE workspace = ?1")?;
     let rows = statement.query_map([workspace], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -249,7 +275,11 @@ pub(crate) fn settings(connection: &Connection, workspace: i64) -> Result<BTreeM
 }
 
 /// The value of a setting.
-pub(crate) fn setting(connection: &Connection, workspace: i64, key: &str) -> Result<Option<String>> {
+pub(crate) fn setting(
+    connection: &Connection,
+    workspace: i64,
+    key: &str,
+) -> Result<Option<String>> {
     Ok(connection
         .prepare_cached("SELECT value FROM setting WHERE workspace = ?1 AND key = ?2")?
         .query_row((workspace, key), |row| row.get(0))
@@ -287,7 +317,12 @@ pub(crate) fn counts(connection: &Connection, workspace: i64) -> Result<(u64, u6
         )?;
         Ok(count as u64)
     };
-    Ok((count("workspace_commit")?, count("branch")?, count("tag")?, count("operation")?))
+    Ok((
+        count("workspace_commit")?,
+        count("branch")?,
+        count("tag")?,
+        count("operation")?,
+    ))
 }
 
 /// Every branch and tag of the store, for a check: a description and the commit.
@@ -299,7 +334,6 @@ pub(crate) fn all_heads(connection: &Connection) -> Result<Vec<(String, CommitId
          SELECT w.name || ' tag ' || t.name, c.hash FROM tag t
          JOIN workspace w ON w.id = t.workspace JOIN commit_object c ON c.id = t.commit_id",
     )?;
-    let rows =
-        statement.query_map([], |row| Ok((row.get(0)?, CommitId(id_column(row, 1)?))))?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, CommitId(id_column(row, 1)?))))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

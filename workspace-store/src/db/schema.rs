@@ -11,8 +11,12 @@ pub(super) const KNOWN_COMPATIBLE: &[&str] = &[];
 /// Features that older versions may read but not write.
 pub(super) const KNOWN_READ_ONLY_COMPATIBLE: &[&str] = &[];
 /// Features that must be known to touch the database at all.
-pub(super) const KNOWN_INCOMPATIBLE: &[&str] =
-    &["blake3-ids", "zstd-objects", "split-directories", "link-table"];
+pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
+    "blake3-ids",
+    "zstd-objects",
+    "split-directories",
+    "link-table",
+];
 
 /// Makes the tables of an empty database.
 ///

@@ -56,7 +56,10 @@ impl Writer {
             .name("store-writer".to_owned())
             .spawn(move || serve(connection, &receiver, &log))
             .map_err(|error| StoreError::io("cannot start the database's thread", error))?;
-        Ok(Self { sender: Mutex::new(Some(sender)), thread: Mutex::new(Some(thread)) })
+        Ok(Self {
+            sender: Mutex::new(Some(sender)),
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// Queues a job.
@@ -75,7 +78,10 @@ impl Writer {
                 None => Err(closed()),
                 Some(connection) => std::panic::catch_unwind(AssertUnwindSafe(|| job(connection)))
                     .unwrap_or_else(|_| {
-                        Err(StoreError::new(ErrorKind::Internal, "a job of the database panicked"))
+                        Err(StoreError::new(
+                            ErrorKind::Internal,
+                            "a job of the database panicked",
+                        ))
                     }),
             };
             let is_ok = result.is_ok();
@@ -99,7 +105,10 @@ impl Writer {
         match self.thread.lock().take() {
             None => Ok(()),
             Some(thread) => thread.join().unwrap_or_else(|_| {
-                Err(StoreError::new(ErrorKind::Internal, "the database's thread panicked"))
+                Err(StoreError::new(
+                    ErrorKind::Internal,
+                    "the database's thread panicked",
+                ))
             }),
         }
     }
@@ -177,19 +186,28 @@ fn run_group(
     let mut broken = begun.err();
     for job in jobs {
         if broken.is_none() {
-            broken = connection.execute_batch("SAVEPOINT job").err().map(StoreError::from);
+            broken = connection
+                .execute_batch("SAVEPOINT job")
+                .err()
+                .map(StoreError::from);
         }
         let (is_ok, answer) = (job.run)(broken.is_none().then_some(connection));
         answers.push(answer);
         if broken.is_none() {
-            let end =
-                if is_ok { "RELEASE job" } else { "ROLLBACK TO job; RELEASE job" };
+            let end = if is_ok {
+                "RELEASE job"
+            } else {
+                "ROLLBACK TO job; RELEASE job"
+            };
             // Fails if SQLite has given up the whole transaction, for example on a full disk.
             broken = connection.execute_batch(end).err().map(StoreError::from);
         }
     }
     if broken.is_none() {
-        broken = connection.execute_batch("COMMIT").err().map(StoreError::from);
+        broken = connection
+            .execute_batch("COMMIT")
+            .err()
+            .map(StoreError::from);
     }
     match broken {
         None => Ok(()),

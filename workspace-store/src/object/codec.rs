@@ -69,7 +69,9 @@ pub(crate) fn link_key(id: LinkId) -> Name {
 
 /// The link that a key of a link table stands for.
 pub(crate) fn link_of_key(key: &[u8]) -> Option<LinkId> {
-    key.try_into().ok().map(|bytes| LinkId(u64::from_be_bytes(bytes)))
+    key.try_into()
+        .ok()
+        .map(|bytes| LinkId(u64::from_be_bytes(bytes)))
 }
 
 /// Whether `name` can be the name of a directory entry.
@@ -190,14 +192,21 @@ pub(crate) fn decode_node(bytes: &[u8]) -> Result<StoredNode> {
             let mut total = 0_u64;
             for _ in 0..count {
                 let last_name: Name = input.bytes(NAME_MAX_BYTES)?.into();
-                input.ascending(children.last().map(|last| last.last_name.as_ref()), &last_name)?;
+                input.ascending(
+                    children.last().map(|last| last.last_name.as_ref()),
+                    &last_name,
+                )?;
                 let entry_count = input.number()?;
                 total = match total.checked_add(entry_count) {
                     Some(total) if entry_count > 0 => total,
                     _ => return Err(input.error("impossible number of entries")),
                 };
                 let node = TreeId(input.array()?);
-                children.push(TreeChild { last_name, entry_count, node });
+                children.push(TreeChild {
+                    last_name,
+                    entry_count,
+                    node,
+                });
             }
             if children.is_empty() {
                 return Err(input.error("inner node without children"));
@@ -301,7 +310,16 @@ pub(crate) fn decode_commit(bytes: &[u8]) -> Result<Commit> {
     let run = input.flag()?.then(|| input.text()).transpose()?;
     let step = input.flag()?.then(|| input.number()).transpose()?;
     input.finish()?;
-    Ok(Commit { root, parents, author, kind, time, message, run, step })
+    Ok(Commit {
+        root,
+        parents,
+        author,
+        kind,
+        time,
+        message,
+        run,
+        step,
+    })
 }
 
 /// Encodes a root by itself.
@@ -446,7 +464,10 @@ impl<'a> Input<'a> {
 
     /// The error for a defect found here.
     pub(crate) fn error(&self, reason: &str) -> StoreError {
-        StoreError::new(ErrorKind::Corrupt, format!("{} is malformed: {reason}", self.what))
+        StoreError::new(
+            ErrorKind::Corrupt,
+            format!("{} is malformed: {reason}", self.what),
+        )
     }
 
     /// Ends decoding; nothing may be left.
@@ -465,14 +486,19 @@ impl<'a> Input<'a> {
 
     /// The next byte.
     pub(crate) fn byte(&mut self) -> Result<u8> {
-        let (first, rest) = self.rest.split_first().ok_or_else(|| self.error("it ends early"))?;
+        let (first, rest) = self
+            .rest
+            .split_first()
+            .ok_or_else(|| self.error("it ends early"))?;
         self.rest = rest;
         Ok(*first)
     }
 
     fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
-        let (first, rest) =
-            self.rest.split_first_chunk().ok_or_else(|| self.error("it ends early"))?;
+        let (first, rest) = self
+            .rest
+            .split_first_chunk()
+            .ok_or_else(|| self.error("it ends early"))?;
         self.rest = rest;
         Ok(*first)
     }
@@ -556,7 +582,10 @@ impl<'a> Input<'a> {
         if nanoseconds >= 1_000_000_000 {
             return Err(self.error("time out of range"));
         }
-        Ok(Timestamp { seconds, nanoseconds })
+        Ok(Timestamp {
+            seconds,
+            nanoseconds,
+        })
     }
 
     fn attributes(&mut self) -> Result<Attributes> {
@@ -600,21 +629,33 @@ impl<'a> Input<'a> {
             tag if tag & !FLAG_HOLES == TAG_REGULAR => {
                 let blob = BlobId(self.array()?);
                 let size = self.number()?;
-                let holes = if tag & FLAG_HOLES != 0 { self.holes(size)? } else { Arc::new([]) };
+                let holes = if tag & FLAG_HOLES != 0 {
+                    self.holes(size)?
+                } else {
+                    Arc::new([])
+                };
                 Node::Regular { blob, size, holes }
             }
-            TAG_DIRECTORY => Node::Directory { tree: TreeId(self.array()?) },
+            TAG_DIRECTORY => Node::Directory {
+                tree: TreeId(self.array()?),
+            },
             TAG_SYMLINK => {
                 let target = self.bytes(SYMLINK_TARGET_MAX_BYTES)?;
                 if target.is_empty() || target.contains(&0) {
                     return Err(self.error("impossible target of a symbolic link"));
                 }
-                Node::Symlink { target: target.into() }
+                Node::Symlink {
+                    target: target.into(),
+                }
             }
             TAG_FIFO => Node::Fifo,
             TAG_SOCKET => Node::Socket,
-            TAG_CHAR_DEVICE => Node::CharDevice { rdev: self.number()? },
-            TAG_BLOCK_DEVICE => Node::BlockDevice { rdev: self.number()? },
+            TAG_CHAR_DEVICE => Node::CharDevice {
+                rdev: self.number()?,
+            },
+            TAG_BLOCK_DEVICE => Node::BlockDevice {
+                rdev: self.number()?,
+            },
             _ => return Err(self.error("unknown kind of entry")),
         };
         Ok(Inode { attributes, node })
@@ -622,7 +663,12 @@ impl<'a> Input<'a> {
 
     fn holes(&mut self, size: u64) -> Result<Arc<[Hole]>> {
         let holes: Vec<Hole> = (0..self.count()?)
-            .map(|_| Ok(Hole { offset: self.number()?, length: self.number()? }))
+            .map(|_| {
+                Ok(Hole {
+                    offset: self.number()?,
+                    length: self.number()?,
+                })
+            })
             .collect::<Result<_>>()?;
         if holes.is_empty() || !are_valid_holes(&holes, size) {
             return Err(self.error("impossible holes"));
@@ -635,7 +681,11 @@ impl<'a> Input<'a> {
         attributes.xattrs = self.xattrs()?;
         let tree = TreeId(self.array()?);
         let links = self.flag()?.then(|| self.array().map(TreeId)).transpose()?;
-        Ok(Root { attributes, tree, links })
+        Ok(Root {
+            attributes,
+            tree,
+            links,
+        })
     }
 }
 

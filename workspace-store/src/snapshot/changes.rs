@@ -48,7 +48,10 @@ impl Inner {
             paths: walk
                 .found
                 .into_iter()
-                .map(|(path, kind)| PathChange { path: path.into(), kind })
+                .map(|(path, kind)| PathChange {
+                    path: path.into(),
+                    kind,
+                })
                 .collect(),
             link_names: walk.link_names,
         })
@@ -150,9 +153,15 @@ impl Walk<'_> {
     /// Remembered names that still stand for this file in the newer tree.
     fn remembered_names(&self, id: LinkId) -> Result<BTreeSet<Vec<u8>>> {
         let mut names = BTreeSet::new();
-        let remembered =
-            self.store.database.read(|connection| history::link_names(connection, id.0))?;
-        let met = self.link_names.iter().filter(|(link, _)| *link == id.0).map(|(_, path)| path);
+        let remembered = self
+            .store
+            .database
+            .read(|connection| history::link_names(connection, id.0))?;
+        let met = self
+            .link_names
+            .iter()
+            .filter(|(link, _)| *link == id.0)
+            .map(|(_, path)| path);
         for path in remembered.iter().chain(met) {
             if self.store.entry_at(self.new.tree, path)? == Some(TreeEntry::Link(id)) {
                 names.insert(path.to_vec());
@@ -166,7 +175,10 @@ impl Walk<'_> {
         while let Some((path, tree)) = waiting.pop() {
             for (name, entry) in trees::all::<Entry<TreeEntry>>(self.store, tree)? {
                 match entry {
-                    TreeEntry::Inline(Inode { node: Node::Directory { tree }, .. }) => {
+                    TreeEntry::Inline(Inode {
+                        node: Node::Directory { tree },
+                        ..
+                    }) => {
                         waiting.push((join(&path, &name), tree));
                     }
                     TreeEntry::Inline(_) => {}
@@ -195,7 +207,10 @@ impl Inner {
                 return Ok(entry);
             }
             match entry {
-                Some(TreeEntry::Inline(Inode { node: Node::Directory { tree: below }, .. })) => {
+                Some(TreeEntry::Inline(Inode {
+                    node: Node::Directory { tree: below },
+                    ..
+                })) => {
                     tree = below;
                 }
                 _ => return Ok(None),
@@ -217,7 +232,10 @@ fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
 
 fn directory_of(inode: Option<&Inode>) -> Option<TreeId> {
     match inode {
-        Some(Inode { node: Node::Directory { tree }, .. }) => Some(*tree),
+        Some(Inode {
+            node: Node::Directory { tree },
+            ..
+        }) => Some(*tree),
         _ => None,
     }
 }

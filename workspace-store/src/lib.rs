@@ -1,11 +1,21 @@
 //! The canonical store of Kura: content-addressed chunks, trees, commits, refs, operations and the
 //! audit log of many workspaces, in one SQLite database.
 
+pub mod diff;
 pub mod edit;
 pub mod error;
+pub mod export;
 pub mod id;
+pub mod import;
+pub mod lookup;
+#[cfg(test)]
+mod memory_store;
+pub mod metadata;
 pub mod object;
+pub mod path;
+pub mod progress;
 pub mod reader;
+pub mod restore;
 pub mod source;
 
 pub use error::{ErrorKind, Result, StoreError};

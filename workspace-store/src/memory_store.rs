@@ -13,6 +13,9 @@ use crate::reader::{ObjectReader, TreeChild, TreeNode};
 
 const LEAF_LIMIT: usize = 6;
 
+/// All paths of a tree, each with its inode and its identity if it has several names.
+pub(crate) type Flat = BTreeMap<Vec<u8>, (Inode, Option<LinkId>)>;
+
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     nodes: Mutex<HashMap<TreeId, TreeNode>>,
@@ -188,7 +191,7 @@ impl MemoryStore {
     }
 
     /// All paths with their inodes (trees of directories left out) and link identities.
-    pub fn flatten(&self, root: &Root) -> Result<BTreeMap<Vec<u8>, (Inode, Option<LinkId>)>> {
+    pub fn flatten(&self, root: &Root) -> Result<Flat> {
         let mut all = BTreeMap::new();
         let mut pending = vec![(Vec::new(), root.tree)];
         let mut root_inode = crate::lookup::root_inode(root);

@@ -127,13 +127,14 @@ fn rich_tree(root: &Path) {
         set_xattr(&root.join("link"), "trusted.of.link", b"yes");
         set_xattr(&root.join("socket"), "trusted.of.socket", b"yes");
     }
+    let unreadable = if is_root() { 0o000 } else { 0o400 };
     for (path, mode) in [
         ("big", 0o4755),
         ("nothing", 0o640),
         ("deep/er", 0o2775),
         ("empty", 0o1777),
         ("deep/er/still", 0o555),
-        ("deep/er/1", 0o000),
+        ("deep/er/1", unreadable),
         ("pipe", 0o622),
         ("", 0o751),
     ] {
@@ -502,4 +503,44 @@ fn imports_and_exports_can_be_stopped() {
         import_directory(target.path(), &stop).unwrap_err().kind(),
         ErrorKind::Busy
     );
+}
+
+#[test]
+fn what_an_ordinary_user_cannot_set_is_said_and_left_out() {
+    if !is_root() {
+        return;
+    }
+    let store = MemoryStore::default();
+    let root = rich_import(&store);
+    let target = tempfile::tempdir().unwrap();
+    let out = target.path().join("out");
+    fs::create_dir(&out).unwrap();
+    std::os::unix::fs::chown(&out, Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(target.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let export = std::thread::scope(|scope| {
+        let export = scope.spawn(|| {
+            // The system call itself changes only this thread and those that it starts.
+            // SAFETY: no memory is touched, and the thread ends with the export.
+            let result = unsafe {
+                libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>())
+                    | libc::syscall(libc::SYS_setresgid, 65534, 65534, 65534)
+                    | libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534)
+            };
+            assert_eq!(result, 0);
+            export_directory(&store, &root, b"", &out, &NoProgress)
+        });
+        export.join().unwrap().unwrap()
+    });
+    for part in [
+        "device 'null' was left out",
+        "owner 0:0 of 'big' not set",
+        "setuid and setgid bits of 'big' not set",
+        "attribute trusted.of.link of 'link' not set",
+    ] {
+        let is_said = export.warnings.iter().any(|warning| warning.contains(part));
+        assert!(is_said, "{part}: {:#?}", export.warnings);
+    }
+    let big = fs::metadata(out.join("big")).unwrap();
+    assert_eq!(big.permissions().mode() & 0o7777, 0o755);
+    assert_eq!(fs::read(out.join("deep/er/42")).unwrap(), b"42");
 }

@@ -3,10 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory_store::{MemoryStore, Tree, random_tree};
-use crate::object::LinkId;
-
-type Flat = BTreeMap<Vec<u8>, (Inode, Option<LinkId>)>;
+use crate::memory_store::{Flat, MemoryStore, Tree, random_tree};
 
 fn apply(store: &MemoryStore, root: &Root, edit: SnapshotEdit) -> Root {
     if edit.root.base.is_none() {

@@ -27,8 +27,8 @@ use serde_json::Value;
 
 use message::{PROTOCOL_VERSION, ToKeeper, ToWorker, receive_message, send_message};
 
-/// Argument by which a worker learns the number of the descriptor that leads to its keeper.
-pub const SOCKET_ARGUMENT: &str = "--keeper-socket";
+/// Variable by which a worker learns the number of the descriptor that leads to its keeper.
+pub const SOCKET_VARIABLE: &str = "KURA_KEEPER_SOCKET";
 
 /// A worker that lived shorter than this died early.
 const EARLY_DEATH: Duration = Duration::from_secs(5);
@@ -183,8 +183,7 @@ impl Keeper {
         let mut command = Command::new(&self.command.program);
         command
             .args(&self.command.arguments)
-            .arg(SOCKET_ARGUMENT)
-            .arg(other_number.to_string())
+            .env(SOCKET_VARIABLE, other_number.to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         // SAFETY: between fork and exec only async-signal-safe calls are made: sigprocmask and

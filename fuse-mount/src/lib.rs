@@ -1,3 +1,4 @@
 //! The filesystem of Kura workspaces: semantics in [`fs`], kernel transport in `fuse`.
 
 pub mod fs;
+mod journal;

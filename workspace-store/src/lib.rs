@@ -3,13 +3,23 @@
 
 pub mod audit;
 pub mod commits;
+pub mod diff;
 pub mod edit;
 pub mod error;
+pub mod export;
 pub mod id;
+pub mod import;
+pub mod lookup;
+#[cfg(test)]
+mod memory_store;
+pub mod metadata;
 pub mod object;
 pub mod operation;
+pub mod path;
+pub mod progress;
 pub mod reader;
 pub mod refs;
+pub mod restore;
 pub mod snapshot;
 pub mod source;
 pub mod store;

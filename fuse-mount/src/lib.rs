@@ -1,4 +1,5 @@
-//! The filesystem of Kura workspaces: semantics in [`fs`], kernel transport in `fuse`.
+//! The filesystem of Kura workspaces: semantics in [`fs`], kernel transport in [`fuse`].
 
 pub mod fs;
+pub mod fuse;
 mod journal;

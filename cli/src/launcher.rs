@@ -199,8 +199,14 @@ fn log_end(path: &Path, start_bytes: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
+        // A log that is shorter than before was begun anew by the daemon.
+        let begin = if start_bytes <= length {
+            start_bytes
+        } else {
+            0
+        };
         file.seek(SeekFrom::Start(
-            start_bytes.max(length.saturating_sub(SHOWN_LOG_BYTES)),
+            begin.max(length.saturating_sub(SHOWN_LOG_BYTES)),
         ))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;

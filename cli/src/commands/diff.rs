@@ -1,6 +1,6 @@
 //! `diff`.
 
-use computerd_api::v1::{DiffOptions, DiffQuery, DiffResult, PathText};
+use computerd_api::v1::{DiffOptions, DiffQuery, DiffResult, ErrorBody, ErrorKind, PathText};
 
 use crate::args::diff::DiffArgs;
 use crate::args::shared::DiffFormatArgs;
@@ -27,7 +27,8 @@ pub async fn diff(context: &Context<'_>, arguments: DiffArgs) -> Result<ExitStat
     }
     let query = DiffQuery { from, to, options };
     let client = context.client().await?;
-    let diff = client.diff(&arguments.target.name, &query).await?;
+    let outcome = client.diff(&arguments.target.name, &query).await;
+    let diff = outcome.map_err(|error| with_path_hint(error, &query))?;
     if printer.is_json() {
         printer.json("diff", &diff)?;
     } else if !is_silent {
@@ -39,6 +40,21 @@ pub async fn diff(context: &Context<'_>, arguments: DiffArgs) -> Result<ExitStat
     } else {
         ExitStatus::Success
     })
+}
+
+/// A word that was meant as a path is taken for a revision without `--`.
+fn with_path_hint(mut error: ErrorBody, query: &DiffQuery) -> ErrorBody {
+    let has_revision = query.from.is_some() || query.to.is_some();
+    if has_revision && error.kind == ErrorKind::NotFound && query.options.paths.is_empty() {
+        let hint = error
+            .hint
+            .map(|hint| format!("{hint}; "))
+            .unwrap_or_default();
+        error.hint = Some(format!(
+            "{hint}paths come after `--`: kura diff NAME -- PATH"
+        ));
+    }
+    error
 }
 
 /// What to ask the daemon for.

@@ -37,10 +37,11 @@ impl Container {
         require_docker(image);
         let mut command = Command::new("docker");
         command.args(["run", "-d", "--rm", "--network", "none"]);
-        let run = run(command
-            .args(arguments)
-            .args([image, "sh", "-c", "while :; do sleep 1000; done"]))
-        .ok();
+        let run =
+            run(command
+                .args(arguments)
+                .args([image, "sh", "-c", "while :; do sleep 1000; done"]))
+            .ok();
         Self {
             id: run.last_line().to_owned(),
         }

@@ -6,12 +6,14 @@
 
 mod docker;
 mod manifest;
+mod odd_tree;
 mod process;
 mod repository;
 mod store;
 
 pub use docker::{Container, docker, require_docker};
 pub use manifest::{Entry, Manifest, assert_same_tree, manifest};
+pub use odd_tree::make_odd_tree;
 pub use process::{Run, run, run_ok, shell, shell_ok, wait_until};
 pub use repository::{binary, repository_root};
 pub use store::{DaemonProcesses, TestMount, TestStore};

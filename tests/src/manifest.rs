@@ -135,8 +135,8 @@ fn read_entry(path: &Path) -> Entry {
 }
 
 fn hash_file(path: &Path) -> String {
-    let mut file = fs::File::open(path)
-        .unwrap_or_else(|error| panic!("opening {}: {error}", path.display()));
+    let mut file =
+        fs::File::open(path).unwrap_or_else(|error| panic!("opening {}: {error}", path.display()));
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 1 << 20];
     loop {

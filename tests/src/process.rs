@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 /// What a program did.
 #[derive(Debug, Clone)]
-#[must_use]
 pub struct Run {
     /// The command as text, for messages.
     pub command: String,

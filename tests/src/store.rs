@@ -296,7 +296,9 @@ fn show_log(path: &Path) {
 
 /// Whether something is mounted exactly there.
 fn is_mounted(path: &Path) -> bool {
-    mounts_below(path).iter().any(|mountpoint| mountpoint == path)
+    mounts_below(path)
+        .iter()
+        .any(|mountpoint| mountpoint == path)
 }
 
 /// Mount points at and below a path, in the order in which they were mounted.
@@ -362,9 +364,7 @@ fn collect_commit_ids(value: &Value, ids: &mut Vec<String>) {
                 .values()
                 .for_each(|inner| collect_commit_ids(inner, ids)),
         },
-        Value::Array(list) => list
-            .iter()
-            .for_each(|inner| collect_commit_ids(inner, ids)),
+        Value::Array(list) => list.iter().for_each(|inner| collect_commit_ids(inner, ids)),
         _ => {}
     }
 }

@@ -17,27 +17,57 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     (
         "workspace-store",
         &[
-            "tokio", "axum", "hyper", "clap", "anyhow", "indicatif", "fuse-mount", "computerd",
-            "computerd-api", "workspace-cli",
+            "tokio",
+            "axum",
+            "hyper",
+            "clap",
+            "anyhow",
+            "indicatif",
+            "fuse-mount",
+            "computerd",
+            "computerd-api",
+            "workspace-cli",
         ],
     ),
     (
         "fuse-mount",
         &[
-            "rusqlite", "tokio", "axum", "hyper", "clap", "anyhow", "computerd", "computerd-api",
+            "rusqlite",
+            "tokio",
+            "axum",
+            "hyper",
+            "clap",
+            "anyhow",
+            "computerd",
+            "computerd-api",
             "workspace-cli",
         ],
     ),
     (
         "computerd-api",
         &[
-            "workspace-store", "fuse-mount", "rusqlite", "axum", "clap", "computerd", "workspace-cli",
+            "workspace-store",
+            "fuse-mount",
+            "rusqlite",
+            "axum",
+            "clap",
+            "computerd",
+            "workspace-cli",
         ],
     ),
-    ("computerd", &["rusqlite", "zstd", "fastcdc", "workspace-cli"]),
+    (
+        "computerd",
+        &["rusqlite", "zstd", "fastcdc", "workspace-cli"],
+    ),
     (
         "workspace-cli",
-        &["rusqlite", "workspace-store", "fuse-mount", "computerd", "axum"],
+        &[
+            "rusqlite",
+            "workspace-store",
+            "fuse-mount",
+            "computerd",
+            "axum",
+        ],
     ),
 ];
 
@@ -131,10 +161,19 @@ fn crates_depend_only_downwards() {
 fn each_technology_is_named_in_one_place_only() {
     // (word, where it may stand)
     const PLACES: &[(&str, &[&str])] = &[
-        ("rusqlite", &["workspace-store/src/db/", "workspace-store/src/db.rs"]),
+        (
+            "rusqlite",
+            &["workspace-store/src/db/", "workspace-store/src/db.rs"],
+        ),
         ("axum", &["computerd/src/"]),
-        ("FUSE_INIT", &["fuse-mount/src/fuse/", "fuse-mount/src/fuse.rs"]),
-        ("clap::", &["cli/src/", "computerd/src/args", "computerd/src/main.rs"]),
+        (
+            "FUSE_INIT",
+            &["fuse-mount/src/fuse/", "fuse-mount/src/fuse.rs"],
+        ),
+        (
+            "clap::",
+            &["cli/src/", "computerd/src/args", "computerd/src/main.rs"],
+        ),
     ];
     let mut offences = Vec::new();
     for path in sources() {
@@ -176,7 +215,10 @@ fn the_semantics_layer_knows_no_kernel_protocol() {
 fn files_have_at_most_a_thousand_lines() {
     let mut offences = Vec::new();
     for path in sources() {
-        let count = fs::read_to_string(&path).expect("a readable source").lines().count();
+        let count = fs::read_to_string(&path)
+            .expect("a readable source")
+            .lines()
+            .count();
         if count > MAX_FILE_LINES {
             offences.push(format!("{}: {count} lines", relative(&path)));
         }
@@ -213,7 +255,12 @@ fn nothing_is_left_to_do_in_the_source() {
         let text = fs::read_to_string(&path).expect("a readable source");
         for (index, line) in text.lines().enumerate() {
             if words.iter().any(|word| line.contains(word)) {
-                offences.push(format!("{}:{}: {}", relative(&path), index + 1, line.trim()));
+                offences.push(format!(
+                    "{}:{}: {}",
+                    relative(&path),
+                    index + 1,
+                    line.trim()
+                ));
             }
         }
     }
@@ -261,15 +308,18 @@ fn every_unsafe_block_says_why_it_is_sound() {
 
 #[test]
 fn every_guarantee_names_a_test_that_exists() {
-    let text = fs::read_to_string(repository_root().join("docs/semantics.md"))
-        .expect("docs/semantics.md");
+    let text =
+        fs::read_to_string(repository_root().join("docs/semantics.md")).expect("docs/semantics.md");
     let tests: BTreeSet<String> = sources()
         .iter()
         .flat_map(|path| {
             let text = fs::read_to_string(path).expect("a readable source");
             text.lines()
                 .filter_map(|line| {
-                    let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn ")?;
+                    let name = line
+                        .trim_start()
+                        .trim_start_matches("async ")
+                        .strip_prefix("fn ")?;
                     Some(name.split(['(', '<']).next()?.to_owned())
                 })
                 .collect::<Vec<_>>()
@@ -298,7 +348,9 @@ fn every_guarantee_names_a_test_that_exists() {
             }
         }
         if named.is_empty() && !section.contains("Not there yet") {
-            offences.push(format!("{tag} names no test and does not say that it is not there yet"));
+            offences.push(format!(
+                "{tag} names no test and does not say that it is not there yet"
+            ));
         }
     }
     assert!(found > 0, "no guarantee names a test");
@@ -308,11 +360,18 @@ fn every_guarantee_names_a_test_that_exists() {
 #[test]
 fn the_repository_names_no_place_of_its_making() {
     // Written apart so that this file does not match itself.
-    let words = [concat!("/wo", "rk/"), concat!("deb.deb", "ian.org"), concat!("registry.npm", "js.org")];
+    let words = [
+        concat!("/wo", "rk/"),
+        concat!("deb.deb", "ian.org"),
+        concat!("registry.npm", "js.org"),
+    ];
     let mut offences = Vec::new();
     let root = repository_root();
     for entry in WalkDir::new(&root).into_iter().filter_entry(|entry| {
-        !matches!(entry.file_name().to_str(), Some("target" | ".git" | "Cargo.lock"))
+        !matches!(
+            entry.file_name().to_str(),
+            Some("target" | ".git" | "Cargo.lock")
+        )
     }) {
         let entry = entry.expect("a readable source tree");
         let Ok(text) = fs::read_to_string(entry.path()) else {

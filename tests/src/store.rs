@@ -174,11 +174,8 @@ impl TestStore {
     /// Ids of a workspace's commits, newest first.
     #[track_caller]
     pub fn log_ids(&self, name: &str) -> Vec<String> {
-        let run = run(self.command().args(["log", name, "--json"])).ok();
-        let mut ids = Vec::new();
-        for value in serde_json::Deserializer::from_str(&run.stdout).into_iter::<Value>() {
-            collect_commit_ids(&value.expect("JSON on standard output"), &mut ids);
-        }
+        let run = self.ok(&["log", name, "--ids"]);
+        let ids: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
         assert!(!ids.is_empty(), "no commit in the log: {run}");
         ids
     }
@@ -190,44 +187,43 @@ impl TestStore {
             .command()
             .arg("diff")
             .args(arguments)
-            .args(["--name-status"]))
+            .args(["--name-status", "--no-renames"]))
         .ok();
-        let mut changes = Vec::new();
-        for line in run.stdout.lines() {
-            let mut fields = line.split('\t');
-            let letter = fields.next().and_then(|field| field.chars().next());
-            let paths: Vec<&str> = fields.collect();
-            match (letter, paths.as_slice()) {
-                (Some('R'), [old, new]) => {
-                    changes.push(('D', (*old).to_owned()));
-                    changes.push(('A', (*new).to_owned()));
-                }
-                (Some(letter), [path]) => changes.push((letter, (*path).to_owned())),
-                _ => {}
-            }
-        }
+        let mut changes: Vec<(char, String)> = run
+            .stdout
+            .lines()
+            .filter_map(|line| {
+                let (letter, path) = line.split_once('\t')?;
+                Some((letter.chars().next()?, path.to_owned()))
+            })
+            .collect();
         changes.sort();
         changes
     }
 
-    /// The daemon's processes; starts it if needed.
+    /// The processes of the running daemon; waits while a killed worker is being replaced.
     #[track_caller]
     pub fn daemon(&self) -> DaemonProcesses {
-        let status = self.json(&["daemon", "status"]);
-        let number = |key: &str| {
-            find_number(&status, key).unwrap_or_else(|| panic!("no {key} in {status}")) as i32
-        };
-        DaemonProcesses {
-            worker: number("pid"),
-            keeper: number("keeper_pid"),
-        }
+        let mut found = None;
+        wait_until("the daemon answers", DAEMON_WAIT, || {
+            let run = self.kura(&["daemon", "status", "--json"]);
+            let Ok(status) = serde_json::from_str::<Value>(&run.stdout) else {
+                return false;
+            };
+            let number = |key| find_number(&status, key).and_then(|pid| i32::try_from(pid).ok());
+            found = number("pid").zip(number("keeper_pid"));
+            found.is_some()
+        });
+        let (worker, keeper) = found.expect("waited for it");
+        DaemonProcesses { worker, keeper }
     }
 
     /// Kills the worker as a crash would; the keeper starts a new one.
     #[track_caller]
     pub fn kill_worker(&self) {
         let processes = self.daemon();
-        kill(Pid::from_raw(processes.worker), Signal::SIGKILL).expect("the worker runs");
+        // It may have ended by itself in between.
+        let _ = kill(Pid::from_raw(processes.worker), Signal::SIGKILL);
     }
 
     /// Kills keeper and worker, waits until both are gone and clears the dead mounts.
@@ -353,18 +349,5 @@ fn find_number(value: &Value, key: &str) -> Option<u64> {
             .or_else(|| map.values().find_map(|inner| find_number(inner, key))),
         Value::Array(list) => list.iter().find_map(|inner| find_number(inner, key)),
         _ => None,
-    }
-}
-
-fn collect_commit_ids(value: &Value, ids: &mut Vec<String>) {
-    match value {
-        Value::Object(map) => match (map.get("id").and_then(Value::as_str), map.get("tree")) {
-            (Some(id), Some(_)) => ids.push(id.to_owned()),
-            _ => map
-                .values()
-                .for_each(|inner| collect_commit_ids(inner, ids)),
-        },
-        Value::Array(list) => list.iter().for_each(|inner| collect_commit_ids(inner, ids)),
-        _ => {}
     }
 }

@@ -572,7 +572,7 @@ fn every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     small_project(&project);
     store.init("demo", Some(&project));
     let id = store.log_ids("demo")[0].clone();
-    store.ok(&["tag", "demo", "first", &id]);
+    store.ok(&["tag", "create", &format!("demo@{id}"), "first"]);
     store.ok(&["fork", "demo", "copy"]);
     let text = run(store.command().args(["audit", "demo", "--json"]))
         .ok()

@@ -1,12 +1,30 @@
 //! The canonical store of Kura: content-addressed chunks, trees, commits, refs, operations and the
 //! audit log of many workspaces, in one SQLite database.
 
+pub mod audit;
+pub mod commits;
+pub mod diff;
 pub mod edit;
 pub mod error;
+pub mod export;
 pub mod id;
+pub mod import;
+pub mod lookup;
+#[cfg(test)]
+mod memory_store;
+pub mod metadata;
 pub mod object;
+pub mod operation;
+pub mod path;
+pub mod progress;
 pub mod reader;
+pub mod refs;
+pub mod restore;
+pub mod snapshot;
 pub mod source;
+pub mod store;
+pub mod workspace;
 
 pub use error::{ErrorKind, Result, StoreError};
-pub use id::{BlobId, ChunkId, CommitId, TreeId};
+pub use id::{BlobId, ChunkId, CommitId, TreeId, WorkspaceId};
+pub use store::{Store, StoreOptions};

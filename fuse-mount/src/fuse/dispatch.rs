@@ -1,0 +1,395 @@
+//! The loop that reads requests and answers them.
+//!
+//! One thread reads; it answers what it can at once and hands the rest to [`Workers`]. Answers
+//! are written by whoever has them. The thread ends when the kernel says that the connection is
+//! gone.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use nix::errno::Errno as SystemErrno;
+use nix::sys::uio::writev;
+
+use super::Handler;
+use super::counters::Counters;
+use super::decode::{self, Header, InitRequest, Operation};
+use super::encode::{Asked, Encoding, Reply};
+use super::flush::Barriers;
+use super::init::Negotiated;
+use super::options::SessionOptions;
+use super::protocol::{HEADER_ROOM_BYTES, InitFlags, Opcode, UNIQUE_RESEND};
+use super::uid_map::{Direction, translate_acl};
+use super::workers::{Job, Outstanding, Workers};
+use crate::fs::request::{Caller, Errno, Failure, Mode, Request, Response};
+
+/// Told when INIT arrives: records what was agreed on.
+pub(super) type OnInit = Box<dyn Fn(&Negotiated) -> std::io::Result<()> + Send + Sync>;
+
+/// What all threads of a session need to answer requests.
+pub(super) struct Server {
+    pub(super) device: Arc<OwnedFd>,
+    pub(super) handler: Arc<dyn Handler>,
+    pub(super) options: SessionOptions,
+    pub(super) encoding: Encoding,
+    pub(super) negotiated: OnceLock<Negotiated>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) barriers: Arc<Barriers>,
+    pub(super) outstanding: Arc<Outstanding>,
+    pub(super) on_init: OnInit,
+    pub(super) on_ready: Box<dyn Fn(Result<(), String>) + Send + Sync>,
+}
+
+/// What became of a request.
+enum Outcome {
+    /// The reply is ready to be written.
+    Answer,
+    /// No reply is expected.
+    Silent,
+    /// A worker has to do it.
+    HandOver,
+}
+
+/// Reads and answers until the connection ends.
+///
+/// # Errors
+/// The device cannot be read any more, for another reason than the end of the connection.
+pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
+    let buffer_bytes = server.options.max_write_bytes as usize + HEADER_ROOM_BYTES;
+    let mut buffer = vec![0_u8; buffer_bytes].into_boxed_slice();
+    let mut reply = Reply::default();
+    let make_work = || {
+        let server = server.clone();
+        let mut reply = Reply::default();
+        move |job: &Job| server.work(job, &mut reply)
+    };
+    let mut workers = Workers::start(
+        server.options.worker_threads,
+        buffer_bytes,
+        server.outstanding.clone(),
+        make_work,
+    )
+    .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    loop {
+        let length = match nix::unistd::read(&*server.device, &mut buffer) {
+            Ok(length) => length,
+            // ENOENT: the request went away while it was being read.
+            Err(SystemErrno::EINTR | SystemErrno::ENOENT) => continue,
+            Err(SystemErrno::EAGAIN) => {
+                wait_until_readable(server.device.as_fd());
+                continue;
+            }
+            Err(SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        match server.process(&buffer[..length], Mode::Inline, &mut reply) {
+            Outcome::Answer => server.write(&mut reply, &buffer[..length]),
+            Outcome::Silent => {}
+            Outcome::HandOver => {
+                server.counters.handed_over.fetch_add(1, Ordering::Relaxed);
+                workers.hand_over(&mut buffer, length);
+            }
+        }
+    }
+}
+
+/// Somebody who shares the device may have made it non-blocking.
+fn wait_until_readable(device: BorrowedFd<'_>) {
+    let mut poll = libc::pollfd {
+        fd: device.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: `poll` is one valid pollfd for the duration of the call.
+    unsafe { libc::poll(&raw mut poll, 1, -1) };
+}
+
+impl Server {
+    fn work(&self, job: &Job, reply: &mut Reply) {
+        let bytes = &job.bytes[..job.length];
+        if let Ok((header, _)) = decode::decode_header(bytes)
+            && self.barriers.is_barrier(header.node_id)
+        {
+            self.outstanding.wait_for_earlier(job.sequence());
+        }
+        match self.process(bytes, Mode::MayBlock, reply) {
+            Outcome::Answer => self.write(reply, bytes),
+            Outcome::Silent => {}
+            Outcome::HandOver => {
+                tracing::error!("the filesystem would block where it may");
+                self.write_error(bytes, reply, libc::EIO);
+            }
+        }
+    }
+
+    /// Answers a request into `reply`.
+    fn process(&self, bytes: &[u8], mode: Mode, reply: &mut Reply) -> Outcome {
+        let (header, body) = match decode::decode_header(bytes) {
+            Ok(parts) => parts,
+            Err(error) => {
+                tracing::error!(%error, "unreadable request");
+                return Outcome::Silent;
+            }
+        };
+        if mode == Mode::Inline {
+            self.counters.count(header.opcode);
+        }
+        let extended_setxattr = self
+            .negotiated
+            .get()
+            .is_none_or(|agreed| agreed.has(InitFlags::SETXATTR_EXT));
+        let operation = match decode::decode(&header, body, extended_setxattr) {
+            Ok(operation) => operation,
+            Err(error) => {
+                tracing::error!(%error, "malformed request");
+                reply.encode_error(header.unique, Errno(libc::EIO));
+                return Outcome::Answer;
+            }
+        };
+        match operation {
+            Operation::Filesystem(request) => self.filesystem(&header, request, mode, reply),
+            Operation::ForgetMany(forgets) => {
+                let caller = self.caller(&header);
+                for request in forgets {
+                    self.forget(&caller, &request);
+                }
+                Outcome::Silent
+            }
+            Operation::Init(offer) => {
+                self.init(&header, &offer, reply);
+                Outcome::Answer
+            }
+            Operation::Destroy | Operation::ReleaseDirectory => {
+                reply.encode_error(header.unique, Errno(0));
+                Outcome::Answer
+            }
+            // For INTERRUPT, ENOSYS also means: don't send it again. Requests that block do so
+            // on a disk, and end.
+            Operation::OpenDirectory | Operation::Interrupt | Operation::Unsupported => {
+                reply.encode_error(header.unique, Errno(libc::ENOSYS));
+                Outcome::Answer
+            }
+        }
+    }
+
+    fn init(&self, header: &Header, offer: &InitRequest, reply: &mut Reply) {
+        let agreed = match self.negotiated.get() {
+            // The daemon that agreed died before it could answer.
+            Some(agreed) => Ok(*agreed),
+            None => Negotiated::choose(offer, &self.options).map_err(|error| error.to_string()),
+        };
+        let result = agreed.and_then(|agreed| {
+            (self.on_init)(&agreed).map_err(|error| format!("keeping the device: {error}"))?;
+            Ok(agreed)
+        });
+        match result {
+            Ok(agreed) => {
+                // Already set to the same if the session was resumed.
+                let agreed = self.negotiated.get_or_init(|| agreed);
+                tracing::debug!(?agreed, offered = offer.flags, "INIT");
+                reply.encode_struct(header.unique, &agreed.answer());
+            }
+            Err(error) => {
+                tracing::error!(%error, "INIT failed");
+                reply.encode_error(header.unique, Errno(libc::EPROTO));
+                (self.on_ready)(Err(error));
+            }
+        }
+    }
+
+    fn caller(&self, header: &Header) -> Caller {
+        Caller {
+            uid: self.encoding.uid_map.to_store(header.uid),
+            gid: self.encoding.gid_map.to_store(header.gid),
+            pid: header.pid,
+            unique: header.unique & !UNIQUE_RESEND,
+            is_resent: header.is_resent(),
+        }
+    }
+
+    fn forget(&self, caller: &Caller, request: &Request<'_>) {
+        if let Request::Forget { inode, .. } = request
+            && self.barriers.is_barrier(*inode)
+        {
+            return;
+        }
+        if let Err(failure) = self.call(caller, request, Mode::MayBlock) {
+            tracing::error!(?failure, ?request, "forgetting failed");
+        }
+    }
+
+    /// Calls the filesystem; a panic is an I/O error.
+    fn call(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
+        mode: Mode,
+    ) -> Result<Response, Failure> {
+        let call = AssertUnwindSafe(|| self.handler.handle(caller, request, mode));
+        catch_unwind(call).unwrap_or_else(|_| {
+            tracing::error!(?caller, "the filesystem panicked; the request is answered EIO");
+            Err(Failure::Errno(Errno(libc::EIO)))
+        })
+    }
+
+    fn filesystem(
+        &self,
+        header: &Header,
+        request: Request<'_>,
+        mode: Mode,
+        reply: &mut Reply,
+    ) -> Outcome {
+        let caller = self.caller(header);
+        let mut translated = Vec::new();
+        let mut request = request;
+        let answer_error = |reply: &mut Reply, errno: i32| {
+            reply.encode_error(header.unique, Errno(errno));
+            Outcome::Answer
+        };
+        let (size, mut is_lookup, mut is_acl) = (requested_size(&request), false, false);
+        match &mut request {
+            Request::Forget { .. } => {
+                self.forget(&caller, &request);
+                return Outcome::Silent;
+            }
+            Request::Open { .. } if !self.options.keep_open => {
+                return answer_error(reply, libc::ENOSYS);
+            }
+            // Files created before the kernel knew that there is no OPEN are still released.
+            Request::Release { .. } if !self.options.keep_open => {
+                return answer_error(reply, 0);
+            }
+            Request::SetXattr { .. }
+            | Request::GetXattr { .. }
+            | Request::ListXattr { .. }
+            | Request::RemoveXattr { .. }
+                if !self.options.xattrs =>
+            {
+                return answer_error(reply, libc::ENOSYS);
+            }
+            Request::Lookup { .. } => is_lookup = true,
+            Request::SetAttributes { changes, .. } => {
+                let maps = &self.encoding;
+                for (id, map) in [
+                    (&mut changes.uid, &maps.uid_map),
+                    (&mut changes.gid, &maps.gid_map),
+                ] {
+                    if let Some(host) = *id {
+                        *id = map.find_store(host);
+                        if id.is_none() {
+                            return answer_error(reply, libc::EINVAL);
+                        }
+                    }
+                }
+            }
+            Request::GetXattr { name, .. } => is_acl = self.translates_acl(name),
+            Request::SetXattr { name, value, .. } if self.translates_acl(name) => {
+                translated.extend_from_slice(value);
+            }
+            _ => {}
+        }
+        if let Request::SetXattr { value, .. } = &mut request
+            && !translated.is_empty()
+        {
+            self.translate_acl(&mut translated, Direction::ToStore);
+            *value = &translated;
+        }
+        let Some(opcode) = header.opcode else {
+            return answer_error(reply, libc::ENOSYS);
+        };
+
+        let result = match self.barriers.answer(&request, mode) {
+            Some(result) => result,
+            None => self.call(&caller, &request, mode),
+        };
+        let response = match result {
+            Ok(Response::Data(mut data)) if is_acl && size != 0 => {
+                self.translate_acl(&mut data, Direction::ToHost);
+                Response::Data(data)
+            }
+            Ok(response) => response,
+            Err(Failure::WouldBlock) => return Outcome::HandOver,
+            Err(Failure::Errno(Errno(libc::ENOENT)))
+                if is_lookup && !self.encoding.negative_timeout.is_zero() =>
+            {
+                reply.encode_negative(header.unique, &self.encoding);
+                return Outcome::Answer;
+            }
+            Err(Failure::Errno(errno)) => return answer_error(reply, errno.0),
+        };
+        let asked = Asked {
+            opcode,
+            unique: header.unique,
+            size,
+        };
+        let mut dropped = Vec::new();
+        if let Err(error) = reply.encode(&asked, response, &self.encoding, &mut dropped) {
+            tracing::error!(%error);
+            return answer_error(reply, libc::EIO);
+        }
+        for entry in dropped {
+            self.forget(
+                &caller,
+                &Request::Forget {
+                    inode: entry.inode,
+                    count: 1,
+                },
+            );
+        }
+        Outcome::Answer
+    }
+
+    fn translates_acl(&self, name: &[u8]) -> bool {
+        name.starts_with(b"system.posix_acl_")
+            && !(self.encoding.uid_map.is_identity() && self.encoding.gid_map.is_identity())
+    }
+
+    fn translate_acl(&self, value: &mut [u8], direction: Direction) {
+        let maps = &self.encoding;
+        translate_acl(value, &maps.uid_map, &maps.gid_map, direction);
+    }
+
+    /// Writes an answer. A request whose answer is refused is answered EIO, so that nobody waits
+    /// for ever.
+    fn write(&self, reply: &mut Reply, request: &[u8]) {
+        loop {
+            match writev(&*self.device, &reply.slices()) {
+                Ok(_) => break,
+                Err(SystemErrno::EINTR | SystemErrno::EAGAIN) => {}
+                // The caller was killed, or the connection is gone.
+                Err(SystemErrno::ENOENT | SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => break,
+                Err(errno) => {
+                    tracing::error!(%errno, "the kernel refused an answer");
+                    self.write_error(request, reply, libc::EIO);
+                    break;
+                }
+            }
+        }
+        if let Ok((header, _)) = decode::decode_header(request)
+            && header.opcode == Some(Opcode::Init)
+        {
+            (self.on_ready)(Ok(()));
+        }
+    }
+
+    fn write_error(&self, request: &[u8], reply: &mut Reply, errno: i32) {
+        if let Ok((header, _)) = decode::decode_header(request) {
+            reply.encode_error(header.unique, Errno(errno));
+            if let Err(errno) = writev(&*self.device, &reply.slices()) {
+                tracing::debug!(%errno, "the kernel refused an error, too");
+            }
+        }
+    }
+}
+
+/// Room that the caller has for variable data.
+fn requested_size(request: &Request<'_>) -> u32 {
+    match request {
+        Request::Read { size, .. }
+        | Request::GetXattr { size, .. }
+        | Request::ListXattr { size, .. }
+        | Request::ReadDirectory { size, .. } => *size,
+        _ => 0,
+    }
+}

@@ -1,0 +1,350 @@
+//! Writing back everything that the kernel holds of a mount.
+//!
+//! `syncfs` is called by a helper process that holds no `/dev/fuse` descriptor: a daemon that
+//! waits in the kernel for an answer of its own cannot exit when it is killed.
+//!
+//! `syncfs` on FUSE starts the writes but does not wait for their answers, so a *barrier*
+//! follows: a file that exists only for this flush, under a random name. Reading it makes a
+//! background request, which the kernel queues behind the writes; the session answers it when
+//! all requests before it are done.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::mount::{MntFlags, umount2};
+use parking_lot::Mutex;
+
+use super::protocol::ROOT_ID;
+use crate::fs::request::{Entry, Errno, Failure, FileAttributes, Mode, Request, Response};
+
+const BARRIER_PREFIX: &[u8] = b".kura-flush-";
+/// Inode numbers from here on are barriers; no filesystem gets that far.
+const FIRST_BARRIER_INODE: u64 = 1 << 62;
+const BARRIER_BYTES: u64 = 4096;
+
+/// The barriers of a session.
+#[derive(Debug, Default)]
+pub(super) struct Barriers {
+    by_name: Mutex<HashMap<Vec<u8>, u64>>,
+    next: AtomicU64,
+}
+
+impl Barriers {
+    /// Makes a barrier; it exists until the guard is dropped.
+    pub(super) fn open(&self) -> io::Result<BarrierGuard<'_>> {
+        let mut random = [0_u8; 16];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let mut name = BARRIER_PREFIX.to_vec();
+        for byte in random {
+            write!(name, "{byte:02x}")?;
+        }
+        let inode = FIRST_BARRIER_INODE + self.next.fetch_add(1, Ordering::Relaxed);
+        self.by_name.lock().insert(name.clone(), inode);
+        Ok(BarrierGuard {
+            barriers: self,
+            name,
+        })
+    }
+
+    pub(super) fn is_barrier(&self, inode: u64) -> bool {
+        inode >= FIRST_BARRIER_INODE
+    }
+
+    /// The answer to a request for a barrier; `None` for any other.
+    pub(super) fn answer(
+        &self,
+        request: &Request<'_>,
+        mode: Mode,
+    ) -> Option<Result<Response, Failure>> {
+        let errno = |errno: i32| Err(Failure::Errno(Errno(errno)));
+        let inode = match request {
+            Request::Lookup { parent, name }
+                if *parent == ROOT_ID && name.starts_with(BARRIER_PREFIX) =>
+            {
+                let inode = *self.by_name.lock().get(*name)?;
+                return Some(Ok(Response::Entry(Entry {
+                    inode,
+                    generation: 0,
+                    attributes: attributes(inode),
+                })));
+            }
+            Request::GetAttributes { inode }
+            | Request::Read { inode, .. }
+            | Request::Open { inode, .. }
+            | Request::Release { inode }
+            | Request::GetXattr { inode, .. }
+            | Request::ListXattr { inode, .. }
+            | Request::SetAttributes { inode, .. }
+            | Request::Write { inode, .. }
+            | Request::SetXattr { inode, .. } => *inode,
+            _ => return None,
+        };
+        if !self.is_barrier(inode) {
+            return None;
+        }
+        Some(match request {
+            Request::GetAttributes { .. } => Ok(Response::Attributes(attributes(inode))),
+            Request::Open { .. } | Request::Release { .. } => Ok(Response::Empty),
+            // The worker that answers has waited for all jobs before.
+            Request::Read { .. } if mode == Mode::Inline => Err(Failure::WouldBlock),
+            Request::Read { size, .. } => {
+                Ok(Response::Data(vec![0; (*size as usize).min(BARRIER_BYTES as usize)]))
+            }
+            Request::GetXattr { .. } => errno(libc::ENODATA),
+            _ => errno(libc::EACCES),
+        })
+    }
+}
+
+fn attributes(inode: u64) -> FileAttributes {
+    FileAttributes {
+        inode,
+        size: BARRIER_BYTES,
+        mode: libc::S_IFREG | 0o444,
+        link_count: 1,
+        ..FileAttributes::default()
+    }
+}
+
+/// Ends the life of a barrier.
+pub(super) struct BarrierGuard<'a> {
+    barriers: &'a Barriers,
+    name: Vec<u8>,
+}
+
+impl BarrierGuard<'_> {
+    /// Name of the file in the root directory.
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+}
+
+impl Drop for BarrierGuard<'_> {
+    fn drop(&mut self) {
+        self.barriers.by_name.lock().remove(&self.name);
+    }
+}
+
+const FLUSH: u8 = b'F';
+const UNMOUNT: u8 = b'U';
+const UNMOUNT_LAZILY: u8 = b'L';
+/// Longest path or name in a message.
+const FIELD_LIMIT_BYTES: u32 = 64 * 1024;
+
+/// Starts helper processes and talks to them. One process serves one flush at a time; several
+/// flushes at a time get several processes, which are kept.
+#[derive(Debug)]
+pub struct FlushHelper {
+    program: OsString,
+    arguments: Vec<OsString>,
+    idle: Mutex<Vec<HelperProcess>>,
+}
+
+#[derive(Debug)]
+struct HelperProcess {
+    child: Child,
+    requests: ChildStdin,
+    answers: ChildStdout,
+}
+
+impl Drop for HelperProcess {
+    fn drop(&mut self) {
+        // A helper that waits for a dead mount cannot be waited for.
+        drop(self.child.kill());
+        drop(self.child.try_wait());
+    }
+}
+
+impl FlushHelper {
+    /// A helper that is started as `program arguments…`; it has to call
+    /// [`serve_flush_helper`].
+    pub fn new(program: impl Into<OsString>, arguments: Vec<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            arguments,
+            idle: Mutex::default(),
+        }
+    }
+
+    fn spawn(&self) -> io::Result<HelperProcess> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                let program = self.program.to_string_lossy();
+                io::Error::new(
+                    error.kind(),
+                    format!("starting the flush helper `{program}`: {error}"),
+                )
+            })?;
+        let requests = child.stdin.take().expect("stdin is a pipe");
+        let answers = child.stdout.take().expect("stdout is a pipe");
+        Ok(HelperProcess {
+            child,
+            requests,
+            answers,
+        })
+    }
+
+    fn ask(&self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<()> {
+        let idle = self.idle.lock().pop();
+        if let Some(mut process) = idle
+            && let Ok(answer) = process.ask(operation, mountpoint, name)
+        {
+            self.idle.lock().push(process);
+            return answer;
+        }
+        // None idle, or it died meanwhile.
+        let mut process = self.spawn()?;
+        let answer = process.ask(operation, mountpoint, name).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("the flush helper gave no answer: {error}"),
+            )
+        })?;
+        self.idle.lock().push(process);
+        answer
+    }
+
+    /// Writes back what the kernel holds of the mount, then reads the barrier.
+    pub(super) fn flush(&self, mountpoint: &Path, barrier: &[u8]) -> io::Result<()> {
+        self.ask(FLUSH, mountpoint, barrier)
+    }
+
+    /// Unmounts, in the helper for the same reason as above.
+    pub(super) fn unmount(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
+        let operation = if lazy { UNMOUNT_LAZILY } else { UNMOUNT };
+        self.ask(operation, mountpoint, b"")
+    }
+}
+
+impl HelperProcess {
+    /// The outer error means that the helper is of no use any more.
+    fn ask(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        name: &[u8],
+    ) -> io::Result<io::Result<()>> {
+        let mut message = vec![operation];
+        for field in [mountpoint.as_os_str().as_bytes(), name] {
+            message.extend((field.len() as u32).to_le_bytes());
+            message.extend(field);
+        }
+        self.requests.write_all(&message)?;
+        let mut answer = [0_u8; 4];
+        self.answers.read_exact(&mut answer)?;
+        Ok(match i32::from_le_bytes(answer) {
+            0 => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        })
+    }
+}
+
+/// The helper process: answers requests of a [`FlushHelper`] until its standard input ends.
+/// Closes every descriptor but 0 to 2 first, so that it cannot keep a device open.
+///
+/// # Errors
+/// The pipe to the daemon broke in the middle of a message.
+pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> io::Result<()> {
+    // SAFETY: closes descriptors that nothing in this process uses: it is the first thing that
+    // a helper process does.
+    unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+    // Not to be in anybody's way.
+    std::env::set_current_dir("/")?;
+    let mut operation = [0_u8; 1];
+    loop {
+        if requests.read(&mut operation)? == 0 {
+            return Ok(());
+        }
+        let mountpoint = read_field(&mut requests)?;
+        let name = read_field(&mut requests)?;
+        let mountpoint = Path::new(OsStr::from_bytes(&mountpoint));
+        let result = match operation[0] {
+            FLUSH => flush_here(mountpoint, OsStr::from_bytes(&name)),
+            UNMOUNT => unmount_here(mountpoint, false),
+            UNMOUNT_LAZILY => unmount_here(mountpoint, true),
+            _ => Err(io::Error::from_raw_os_error(libc::EBADMSG)),
+        };
+        let errno = match result {
+            Ok(()) => 0,
+            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        };
+        answers.write_all(&errno.to_le_bytes())?;
+        answers.flush()?;
+    }
+}
+
+fn read_field(requests: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0_u8; 4];
+    requests.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > FIELD_LIMIT_BYTES {
+        return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+    }
+    let mut field = vec![0; length as usize];
+    requests.read_exact(&mut field)?;
+    Ok(field)
+}
+
+fn flush_here(mountpoint: &Path, barrier: &OsStr) -> io::Result<()> {
+    let root = File::open(mountpoint)?;
+    // SAFETY: the descriptor is open.
+    if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Relative to the directory that was synced, whatever is mounted there by now.
+    let name = CString::new(barrier.as_bytes())?;
+    let barrier = nix::fcntl::openat(
+        &root,
+        name.as_c_str(),
+        nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC,
+        nix::sys::stat::Mode::empty(),
+    )?;
+    let mut byte = [0_u8; 1];
+    File::from(barrier).read_exact(&mut byte)
+}
+
+/// Unmounts in the calling process.
+///
+/// # Errors
+/// Those of umount2(2).
+pub(super) fn unmount_here(mountpoint: &Path, lazy: bool) -> io::Result<()> {
+    let mut flags = MntFlags::UMOUNT_NOFOLLOW;
+    flags.set(MntFlags::MNT_DETACH, lazy);
+    umount2(mountpoint, flags).map_err(io::Error::from)
+}
+
+/// Flushes without a helper of ours: `sync -f` and `cat`, which hold no device either.
+pub(super) fn flush_with_commands(mountpoint: &Path, barrier: &[u8]) -> io::Result<()> {
+    let barrier = mountpoint.join(OsStr::from_bytes(barrier));
+    for (program, arguments) in [
+        ("sync", vec![OsStr::new("-f"), mountpoint.as_os_str()]),
+        ("cat", vec![barrier.as_os_str()]),
+    ] {
+        let output = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .output()
+            .map_err(|error| io::Error::new(error.kind(), format!("starting {program}: {error}")))?;
+        if !output.status.success() {
+            return Err(io::Error::other(format!(
+                "flushing {}: {program} failed: {}",
+                mountpoint.display(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -251,7 +251,7 @@ fn edit_database_offline(store: &TestStore, statement: &str) {
 }
 
 #[test]
-fn a_foreign_or_broken_database_is_left_alone() {
+fn g12_a_foreign_or_broken_database_is_left_alone() {
     let foreign = TestStore::new();
     fs::create_dir_all(foreign.path()).unwrap();
     shell_ok(

@@ -106,22 +106,22 @@ fn check_group(group: &str) {
 }
 
 #[test]
-fn fuse_cases_posix() {
+fn fuse_g11_cases_posix() {
     check_group("posix");
 }
 
 #[test]
-fn fuse_cases_tools() {
+fn fuse_g11_cases_tools() {
     check_group("tools");
 }
 
 #[test]
-fn fuse_cases_locks() {
+fn fuse_g11_cases_locks() {
     check_group("locks");
 }
 
 #[test]
-fn fuse_cases_names() {
+fn fuse_g11_cases_names() {
     check_group("names");
 }
 

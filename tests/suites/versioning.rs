@@ -566,7 +566,7 @@ fn fuse_a_long_commit_does_not_hold_up_the_mount() {
 }
 
 #[test]
-fn every_operation_leaves_an_audit_entry_and_the_chain_holds() {
+fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     let store = TestStore::new();
     let project = store.scratch_directory("project");
     small_project(&project);

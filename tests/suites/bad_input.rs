@@ -25,7 +25,7 @@ fn demo() -> TestStore {
     );
     store.init("demo", Some(&project));
     let more = store.scratch_directory("more");
-    fs::write(more.join("second"), "x").unwrap();
+    fs::write(more.join("second"), "x").expect("a scratch file");
     let _ = run(store
         .command()
         .args(["import", "demo"])

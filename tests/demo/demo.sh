@@ -134,8 +134,8 @@ tree_of "$name-one" >"$work/given.txt"
 id=$(kura handoff "$name" --to second-agent -m "your turn" | tail -1)
 echo "commit: $id"
 check "the giver can't write any more" in_one '! touch too-late 2>/dev/null'
-kura branch create "$name@$id" second-agent
-run docker volume create --driver kura -o workspace="$name" -o rev=second-agent -o as=second-agent "$name-next" >/dev/null
+run docker volume create --driver kura -o workspace="$name" -o rev="$id" -o branch=second-agent \
+    -o as=second-agent "$name-next"
 start_container "$name-two" "$name-next"
 tree_of "$name-two" >"$work/taken.txt"
 sha256sum "$work/given.txt" "$work/taken.txt"

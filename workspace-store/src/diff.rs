@@ -97,3 +97,6 @@ pub struct DiffOptions {
     /// Find files and directories that moved.
     pub renames: bool,
 }
+
+#[cfg(test)]
+mod tests;

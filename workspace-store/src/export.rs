@@ -86,3 +86,6 @@ fn copy_range(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

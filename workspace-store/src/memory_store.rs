@@ -13,6 +13,9 @@ use crate::reader::{ObjectReader, TreeChild, TreeNode};
 
 const LEAF_LIMIT: usize = 6;
 
+/// All paths of a tree, each with its inode and its identity if it has several names.
+pub(crate) type Flat = BTreeMap<Vec<u8>, (Inode, Option<LinkId>)>;
+
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     nodes: Mutex<HashMap<TreeId, TreeNode>>,
@@ -188,7 +191,7 @@ impl MemoryStore {
     }
 
     /// All paths with their inodes (trees of directories left out) and link identities.
-    pub fn flatten(&self, root: &Root) -> Result<BTreeMap<Vec<u8>, (Inode, Option<LinkId>)>> {
+    pub fn flatten(&self, root: &Root) -> Result<Flat> {
         let mut all = BTreeMap::new();
         let mut pending = vec![(Vec::new(), root.tree)];
         let mut root_inode = crate::lookup::root_inode(root);
@@ -245,4 +248,198 @@ impl ObjectReader for MemoryStore {
         crate::edit::Content::read_at(content, offset, buffer)
             .map_err(|error| StoreError::io("reading a blob", error))
     }
+}
+
+/// A tree as a test describes it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tree {
+    entries: BTreeMap<String, Described>,
+    links: BTreeMap<u64, (Vec<u8>, i64)>,
+}
+
+#[derive(Debug, Clone)]
+enum Described {
+    File {
+        content: Vec<u8>,
+        mode: u32,
+        seconds: i64,
+    },
+    Symlink(Vec<u8>),
+    Link(u64),
+    Directory {
+        seconds: i64,
+    },
+    Fifo,
+}
+
+impl Tree {
+    pub fn file(&mut self, path: &str, content: &[u8]) {
+        let (content, mode, seconds) = (content.to_vec(), 0o644, 1);
+        self.entries.insert(
+            path.to_owned(),
+            Described::File {
+                content,
+                mode,
+                seconds,
+            },
+        );
+    }
+
+    pub fn mode(&mut self, path: &str, new: u32) {
+        if let Some(Described::File { mode, .. }) = self.entries.get_mut(path) {
+            *mode = new;
+        }
+    }
+
+    pub fn symlink(&mut self, path: &str, target: &[u8]) {
+        self.entries
+            .insert(path.to_owned(), Described::Symlink(target.to_vec()));
+    }
+
+    pub fn link(&mut self, path: &str, id: u64, content: &[u8]) {
+        self.entries.insert(path.to_owned(), Described::Link(id));
+        self.links.insert(id, (content.to_vec(), 1));
+    }
+
+    pub fn remove(&mut self, path: &str) {
+        self.entries.remove(path);
+    }
+
+    fn regular(store: &MemoryStore, content: &[u8]) -> Node {
+        Node::Regular {
+            blob: store.put_blob(content),
+            size: content.len() as u64,
+            holes: Vec::new().into(),
+        }
+    }
+
+    /// Stores the tree; parents of entries are made, entries below files are left out.
+    pub fn build(&self, store: &MemoryStore) -> Root {
+        let attributes = |mode, seconds| crate::object::Attributes {
+            mode,
+            mtime: crate::object::Timestamp {
+                seconds,
+                nanoseconds: 5,
+            },
+            // The user who runs the tests, so that an export can set the owner.
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            ..Default::default()
+        };
+        let mut directories: BTreeMap<String, BTreeMap<Name, TreeEntry>> = BTreeMap::new();
+        let mut times: BTreeMap<String, i64> = BTreeMap::new();
+        let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+        directories.insert(String::new(), BTreeMap::new());
+        for (path, described) in &self.entries {
+            let parts: Vec<&str> = path.split('/').collect();
+            let is_below_file = (1..parts.len()).any(|depth| {
+                let parent = self.entries.get(&parts[..depth].join("/"));
+                parent.is_some_and(|parent| !matches!(parent, Described::Directory { .. }))
+            });
+            if is_below_file {
+                continue;
+            }
+            for depth in 1..parts.len() {
+                directories.entry(parts[..depth].join("/")).or_default();
+            }
+            let (node, mode, seconds) = match described {
+                Described::Directory { seconds } => {
+                    directories.entry(path.clone()).or_default();
+                    times.insert(path.clone(), *seconds);
+                    continue;
+                }
+                Described::File {
+                    content,
+                    mode,
+                    seconds,
+                } => (Self::regular(store, content), *mode, *seconds),
+                Described::Symlink(target) => (
+                    Node::Symlink {
+                        target: target.clone().into(),
+                    },
+                    0o777,
+                    1,
+                ),
+                Described::Fifo => (Node::Fifo, 0o600, 1),
+                Described::Link(_) => (Node::Fifo, 0, 0),
+            };
+            let entry = match described {
+                Described::Link(id) => {
+                    *counts.entry(*id).or_default() += 1;
+                    TreeEntry::Link(LinkId(*id))
+                }
+                _ => TreeEntry::Inline(Inode {
+                    attributes: attributes(mode, seconds),
+                    node,
+                }),
+            };
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+            let parent = directories.entry(parent.to_owned()).or_default();
+            parent.insert(name.as_bytes().into(), entry);
+        }
+        let mut top = None;
+        // The longest path first, so that children are stored before their parents.
+        while let Some(path) = directories.keys().max_by_key(|path| path.len()).cloned() {
+            let tree = store.put_tree(directories.remove(&path).unwrap_or_default());
+            if path.is_empty() {
+                top = Some(tree);
+                break;
+            }
+            let seconds = times.get(&path).copied().unwrap_or(1);
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", &path));
+            let entry = TreeEntry::Inline(Inode {
+                attributes: attributes(0o755, seconds),
+                node: Node::Directory { tree },
+            });
+            let parent = directories.entry(parent.to_owned()).or_default();
+            parent.insert(name.as_bytes().into(), entry);
+        }
+        let links = counts
+            .into_iter()
+            .map(|(id, link_count)| {
+                let (content, seconds) = &self.links[&id];
+                let inode = Inode {
+                    attributes: attributes(0o644, *seconds),
+                    node: Self::regular(store, content),
+                };
+                (LinkId(id), LinkedInode { link_count, inode })
+            })
+            .collect();
+        Root {
+            attributes: attributes(0o755, 1),
+            tree: top.expect("the root is always there"),
+            links: store.put_links(links),
+        }
+    }
+}
+
+/// Small trees that have much in common, so that all kinds of differences come up.
+pub(crate) fn random_tree() -> impl proptest::strategy::Strategy<Value = Tree> {
+    use proptest::prelude::*;
+    let path = prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d.e"]), 1..4)
+        .prop_map(|names| names.join("/"));
+    let flat = (0..40_u32).prop_map(|number| format!("a/{number:02}"));
+    let described = prop_oneof![
+        4 => (0..4_u8, prop::sample::select(vec![0o644_u32, 0o755]), 1..3_i64).prop_map(
+            |(content, mode, seconds)| Described::File {
+                content: vec![content; usize::from(content)], mode, seconds
+            }),
+        1 => (0..3_u8).prop_map(|target| Described::Symlink(vec![b'x' + target])),
+        3 => (0..3_u64).prop_map(Described::Link),
+        2 => (1..3_i64).prop_map(|seconds| Described::Directory { seconds }),
+        1 => Just(Described::Fifo),
+    ];
+    let path = prop_oneof![3 => path, 2 => flat];
+    (
+        prop::collection::btree_map(path, described, 0..30),
+        prop::collection::vec((0..3_u8, 1..3_i64), 3),
+    )
+        .prop_map(|(entries, links)| Tree {
+            entries,
+            links: links
+                .into_iter()
+                .enumerate()
+                .map(|(id, (content, seconds))| (id as u64, (vec![content; 3], seconds)))
+                .collect(),
+        })
 }

@@ -420,3 +420,6 @@ fn inverse(change: &DiffEntry) -> DiffEntry {
         new_link: change.old_link,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,6 +158,14 @@ impl Client {
             )
             .with_hint("use a store of your own (--store DIR), or become its owner");
         }
+        if error.kind() == IoErrorKind::InvalidInput {
+            let socket = self.socket.display();
+            return ErrorBody::new(
+                ErrorKind::InvalidInput,
+                format!("connect to computerd at {socket}: {error}"),
+            )
+            .with_hint("the path of a socket is limited to 107 bytes; use a shorter --store");
+        }
         self.unreachable(error.to_string())
     }
 

@@ -57,6 +57,9 @@ pub fn export_tar(
     Ok(writer.export)
 }
 
+/// A directory being written: its path and the entries still to come.
+type Level = (Vec<u8>, std::vec::IntoIter<(Name, TreeEntry)>);
+
 struct TarWriter<'a> {
     reader: &'a dyn ObjectReader,
     progress: &'a dyn Progress,
@@ -83,8 +86,8 @@ impl TarWriter<'_> {
     }
 
     fn directory(&mut self, tree: TreeId) -> Result<()> {
-        let mut levels: Vec<(Vec<u8>, std::vec::IntoIter<(Name, TreeEntry)>)> =
-            vec![(Vec::new(), self.reader.directory(tree)?.into_iter())];
+        let top: Level = (Vec::new(), self.reader.directory(tree)?.into_iter());
+        let mut levels = vec![top];
         while let Some((directory, entries)) = levels.last_mut() {
             let Some((name, entry)) = entries.next() else {
                 levels.pop();

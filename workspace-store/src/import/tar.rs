@@ -6,6 +6,9 @@
 //! imported. The header fields are decoded by the `tar` crate; the records of PAX are read here,
 //! because their values may hold any byte.
 
+mod content;
+mod fields;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -18,11 +21,17 @@ use tar::{EntryType, Header};
 
 use super::Import;
 use super::assembly::{Assembly, DirectoryIndex, Entry};
-use crate::edit::{Content, InodeEdit, NodeEdit};
+use content::TarContent;
+use fields::{
+    Extended, Records, decode_xattr_name, device, number, pairs, parse_number, parse_numbers,
+    parse_records, parse_time, tar_names, verify_checksum,
+};
+
+use crate::edit::{Content as _, InodeEdit, NodeEdit};
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::metadata::{Status, no_xattrs, status, temporary_file};
 use crate::object::{Attributes, Hole, Node, Timestamp};
-use crate::path::{NAME_LIMIT_BYTES, display_path};
+use crate::path::display_path;
 use crate::progress::{Progress, check_cancelled};
 
 const BLOCK_BYTES: u64 = 512;
@@ -113,20 +122,6 @@ fn implied_attributes(uid: u32, gid: u32, mtime: Timestamp) -> Attributes {
         mtime,
         xattrs: no_xattrs(),
     }
-}
-
-/// PAX records by keyword.
-type Records = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// What extended headers say about the next entry.
-#[derive(Default)]
-struct Extended {
-    records: Records,
-    /// `GNU.sparse.offset` and `GNU.sparse.numbytes` of the oldest sparse format, in order.
-    sparse_pairs: Vec<u64>,
-    path: Option<Vec<u8>>,
-    link: Option<Vec<u8>>,
-    has_pax: bool,
 }
 
 struct TarReader {
@@ -349,7 +344,7 @@ impl TarReader {
             }),
             EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
                 let content = self.content(data_position, stored_size, sparse, &extended)?;
-                bytes = content.size;
+                bytes = content.size();
                 NodeEdit::Content {
                     key: self.assembly.next_key(),
                     content: Arc::new(content),
@@ -567,269 +562,5 @@ impl TarReader {
                 }
             }
         }
-    }
-}
-
-fn verify_checksum(header: &Header) -> Result<()> {
-    let stored = field(header.cksum(), "checksum of a header")?;
-    let bytes = header.as_bytes();
-    let sum: u32 = bytes[..148]
-        .iter()
-        .chain(&bytes[156..])
-        .map(|byte| u32::from(*byte))
-        .sum::<u32>()
-        + 8 * 32;
-    if sum != stored {
-        return Err(StoreError::new(
-            ErrorKind::InvalidInput,
-            "this is not a tar archive, or it is damaged: a header has a wrong checksum",
-        )
-        .with_hint("nothing was imported; check the archive with 'tar -tvf'"));
-    }
-    Ok(())
-}
-
-/// Names of an entry's path; none for the root.
-fn tar_names<'a>(path: &'a [u8], entry: &[u8]) -> Result<Vec<&'a [u8]>> {
-    if path.first() == Some(&b'/') {
-        return Err(rejected(entry, "has an absolute path"));
-    }
-    if path.contains(&0) {
-        return Err(rejected(entry, "has a NUL byte in its path"));
-    }
-    let mut names = Vec::new();
-    for name in path.split(|byte| *byte == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." => return Err(rejected(entry, "has '..' in its path")),
-            _ if name.len() > NAME_LIMIT_BYTES => {
-                return Err(rejected(entry, "has a name longer than 255 bytes"));
-            }
-            _ => names.push(name),
-        }
-    }
-    Ok(names)
-}
-
-fn parse_records(data: &[u8], extended: &mut Extended) -> Result<()> {
-    let mut rest = data;
-    while !rest.is_empty() && rest[0] != 0 {
-        let space = rest.iter().position(|byte| *byte == b' ');
-        let space = space.ok_or_else(|| damaged("a PAX record has no length"))?;
-        let length = parse_number(&rest[..space])?;
-        let record = usize::try_from(length)
-            .ok()
-            .filter(|length| *length > space + 1)
-            .and_then(|length| rest.get(..length))
-            .filter(|record| record.ends_with(b"\n"))
-            .ok_or_else(|| damaged("a PAX record has a wrong length"))?;
-        rest = &rest[record.len()..];
-        let record = &record[space + 1..record.len() - 1];
-        let equals = record.iter().position(|byte| *byte == b'=');
-        let equals = equals.ok_or_else(|| damaged("a PAX record has no '='"))?;
-        let (key, value) = (&record[..equals], &record[equals + 1..]);
-        if key == b"GNU.sparse.offset" || key == b"GNU.sparse.numbytes" {
-            extended.sparse_pairs.push(parse_number(value)?);
-        }
-        if value.is_empty() && !key.starts_with(b"SCHILY.xattr.") {
-            extended.records.remove(key);
-        } else {
-            extended.records.insert(key.to_vec(), value.to_vec());
-        }
-    }
-    Ok(())
-}
-
-fn parse_number(text: &[u8]) -> Result<u64> {
-    std::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| damaged("a number can't be read"))
-}
-
-fn parse_numbers(text: &[u8], separator: u8) -> Result<Vec<u64>> {
-    text.split(|byte| *byte == separator)
-        .filter(|number| !number.is_empty())
-        .map(parse_number)
-        .collect()
-}
-
-fn number(records: &Records, key: &[u8]) -> Result<Option<u64>> {
-    records.get(key).map(|text| parse_number(text)).transpose()
-}
-
-fn pairs(numbers: &[u64]) -> Vec<(u64, u64)> {
-    numbers
-        .chunks_exact(2)
-        .map(|pair| (pair[0], pair[1]))
-        .collect()
-}
-
-/// Decimal seconds with a fraction, perhaps negative.
-fn parse_time(text: &[u8]) -> Option<Timestamp> {
-    let text = std::str::from_utf8(text).ok()?;
-    let (is_negative, text) = match text.strip_prefix('-') {
-        Some(text) => (true, text),
-        None => (false, text),
-    };
-    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let mut nanoseconds: String = fraction.chars().take(9).collect();
-    while nanoseconds.len() < 9 {
-        nanoseconds.push('0');
-    }
-    let total = i128::from(seconds.parse::<u64>().ok()?) * 1_000_000_000
-        + nanoseconds.parse::<i128>().ok()?;
-    Some(Timestamp::from_nanoseconds(if is_negative {
-        -total
-    } else {
-        total
-    }))
-}
-
-/// GNU tar writes '=' and '%' in names of attributes as '%3D' and '%25'.
-fn decode_xattr_name(name: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(name.len());
-    let mut rest = name;
-    while let Some((byte, after)) = rest.split_first() {
-        if let Some(after) = rest.strip_prefix(b"%3D") {
-            decoded.push(b'=');
-            rest = after;
-        } else if let Some(after) = rest.strip_prefix(b"%25") {
-            decoded.push(b'%');
-            rest = after;
-        } else {
-            decoded.push(*byte);
-            rest = after;
-        }
-    }
-    decoded
-}
-
-fn device(header: &Header) -> Result<u64> {
-    let major = field(header.device_major(), "device number")?.unwrap_or(0);
-    let minor = field(header.device_minor(), "device number")?.unwrap_or(0);
-    Ok(libc::makedev(major, minor))
-}
-
-/// Bytes of a file inside the archive.
-struct TarContent {
-    archive: Arc<File>,
-    status: Status,
-    size: u64,
-    /// Data as (offset in the file, length, offset in the archive), ascending; the rest is zero.
-    ranges: Vec<(u64, u64, u64)>,
-    holes: Vec<Hole>,
-}
-
-impl TarContent {
-    /// Data lies in the archive without its holes.
-    fn with_ranges(
-        reader: &TarReader,
-        mut position: u64,
-        stored_size: u64,
-        size: u64,
-        ranges: &[(u64, u64)],
-    ) -> Result<Self> {
-        let mut content = Self::empty(reader, size);
-        let mut end = 0;
-        let mut stored = 0_u64;
-        for (offset, length) in ranges.iter().copied().filter(|(_, length)| *length > 0) {
-            let range_end = offset.checked_add(length).filter(|end| *end <= size);
-            stored = stored.saturating_add(length);
-            let (true, Some(range_end), true) = (offset >= end, range_end, stored <= stored_size)
-            else {
-                return Err(damaged("a sparse map is not in order"));
-            };
-            content.push_hole(end, offset - end);
-            content.ranges.push((offset, length, position));
-            position += length;
-            end = range_end;
-        }
-        content.push_hole(end, size - end);
-        Ok(content)
-    }
-
-    /// Data lies in the archive in full.
-    fn with_holes(reader: &TarReader, position: u64, size: u64, holes: Vec<Hole>) -> Result<Self> {
-        let mut content = Self::empty(reader, size);
-        let mut end = 0;
-        for hole in holes {
-            let hole_end = hole
-                .offset
-                .checked_add(hole.length)
-                .filter(|end| *end <= size);
-            let (true, Some(hole_end)) = (hole.offset >= end && hole.length > 0, hole_end) else {
-                return Err(damaged("a list of holes is not in order"));
-            };
-            content.push_data(end, hole.offset, position);
-            content.push_hole(hole.offset, hole.length);
-            end = hole_end;
-        }
-        content.push_data(end, size, position);
-        Ok(content)
-    }
-
-    fn empty(reader: &TarReader, size: u64) -> Self {
-        Self {
-            archive: Arc::clone(&reader.archive),
-            status: reader.status,
-            size,
-            ranges: Vec::new(),
-            holes: Vec::new(),
-        }
-    }
-
-    fn push_data(&mut self, from: u64, to: u64, position: u64) {
-        if to > from {
-            self.ranges.push((from, to - from, position + from));
-        }
-    }
-
-    fn push_hole(&mut self, offset: u64, length: u64) {
-        if length > 0 {
-            self.holes.push(Hole { offset, length });
-        }
-    }
-}
-
-impl Content for TarContent {
-    fn size(&self) -> u64 {
-        self.size
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if offset >= self.size {
-            return Ok(0);
-        }
-        let count = buffer.len().min((self.size - offset) as usize);
-        let buffer = &mut buffer[..count];
-        let end = offset + count as u64;
-        buffer.fill(0);
-        let first = self
-            .ranges
-            .partition_point(|(start, length, _)| start + length <= offset);
-        for (start, length, position) in &self.ranges[first..] {
-            if *start >= end {
-                break;
-            }
-            let from = offset.max(*start);
-            let to = end.min(start + length);
-            let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
-            self.archive
-                .read_exact_at(part, position + (from - start))?;
-        }
-        if end == self.size {
-            let now = status(self.archive.as_fd())?;
-            if (now.size, now.mtime) != (self.status.size, self.status.mtime) {
-                return Err(io::Error::other(
-                    "the tar archive changed while it was imported; try again",
-                ));
-            }
-        }
-        Ok(count)
-    }
-
-    fn holes(&self) -> Vec<Hole> {
-        self.holes.clone()
     }
 }

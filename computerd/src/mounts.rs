@@ -147,21 +147,6 @@ impl Mounts {
             .map(info)
     }
 
-    /// Requests that the kernel has sent, by mount and kind.
-    pub fn request_counts(&self) -> Vec<(PathBuf, Vec<fuse_mount::fuse::RequestCount>)> {
-        let table = self.table.lock();
-        table
-            .mounts
-            .values()
-            .map(|mounted| {
-                (
-                    mounted.record.mountpoint.to_path(),
-                    mounted.session.request_counts(),
-                )
-            })
-            .collect()
-    }
-
     /// Mounts; returns when it is usable. The same mount again is no error: the second value says
     /// whether it was there already.
     ///
@@ -291,7 +276,10 @@ impl Mounts {
     pub fn reap(&self, daemon: &Daemon) {
         let is_needed = {
             let table = self.table.lock();
-            table.mounts.values().any(|mounted| mounted.session.has_ended())
+            table
+                .mounts
+                .values()
+                .any(|mounted| mounted.session.has_ended())
         };
         if is_needed {
             let _changing = self.changing.write();
@@ -329,7 +317,10 @@ impl Mounts {
         let (record, filesystem) = {
             let table = self.table.lock();
             let mounted = table.mounts.get(&id).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, format!("there is no mount number {id}"))
+                Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no mount number {id}"),
+                )
             })?;
             (mounted.record.clone(), mounted.filesystem.clone())
         };
@@ -347,11 +338,14 @@ impl Mounts {
             let is_busy = error.kind() == std::io::ErrorKind::ResourceBusy;
             let mountpoint = record.mountpoint.to_display().into_owned();
             return Err(if is_busy {
-                Error::new(ErrorKind::Busy, format!("unmount {mountpoint}: it is in use"))
-                    .with_hint(format!(
-                        "end what uses it (`fuser -vm {mountpoint}` shows it), or detach it with --lazy"
-                    ))
-                    .with_source(error)
+                Error::new(
+                    ErrorKind::Busy,
+                    format!("unmount {mountpoint}: it is in use"),
+                )
+                .with_hint(format!(
+                    "end what uses it (`fuser -vm {mountpoint}` shows it), or detach it with --lazy"
+                ))
+                .with_source(error)
             } else {
                 Error::io(format!("unmount {mountpoint}"), error)
             });
@@ -420,17 +414,19 @@ impl Mounts {
     fn close_unused(&self, daemon: &Daemon, key: &Key) -> Option<CommitId> {
         let filesystem = {
             let mut table = self.table.lock();
-            let is_used = table
-                .mounts
-                .values()
-                .any(|mounted| (mounted.record.workspace_id, &mounted.record.view) == (key.0, &key.1));
+            let is_used = table.mounts.values().any(|mounted| {
+                (mounted.record.workspace_id, &mounted.record.view) == (key.0, &key.1)
+            });
             if is_used {
                 return None;
             }
             table.filesystems.remove(key)?
         };
         if let Err(error) = filesystem.close() {
-            tracing::error!(?error, "close a filesystem; its journal keeps what is uncommitted");
+            tracing::error!(
+                ?error,
+                "close a filesystem; its journal keeps what is uncommitted"
+            );
         }
         let head = filesystem.status().head;
         if let View::Commit(_) = key.1 {
@@ -471,5 +467,13 @@ fn info(mounted: &Mounted) -> MountInfo {
         profile: record.profile.clone(),
         since: convert::time(record.since.unwrap_or_else(Timestamp::now)),
         uncommitted_count: status.changed_inodes,
+        request_count: mounted
+            .session
+            .request_counts()
+            .iter()
+            // These two are no requests of the kernel.
+            .filter(|counted| !["handed_over", "notifications"].contains(&counted.name))
+            .map(|counted| counted.count)
+            .sum(),
     }
 }

@@ -1,14 +1,13 @@
 //! Where things are in a store's directory, and the lock that makes one daemon own it.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,9 +28,11 @@ impl StoreDirectory {
             .or_else(|| variable("XDG_DATA_HOME").map(|home| Path::new(&home).join("kura")))
             .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/share/kura")));
         match chosen {
-            Some(path) => Ok(Self(std::path::absolute(path).map_err(|error| {
-                Error::io("find the working directory", error)
-            })?)),
+            Some(path) => {
+                Ok(Self(std::path::absolute(path).map_err(|error| {
+                    Error::io("find the working directory", error)
+                })?))
+            }
             None => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "no store was named, and HOME is not set",
@@ -74,7 +75,9 @@ impl StoreDirectory {
     /// hash stands for it.
     pub fn overlay(&self, workspace_id: impl std::fmt::Display, branch: &str) -> PathBuf {
         let hash = workspace_store::id::to_hex(&blake3::hash(branch.as_bytes()).as_bytes()[..8]);
-        self.0.join("overlay").join(format!("{workspace_id}-{hash}"))
+        self.0
+            .join("overlay")
+            .join(format!("{workspace_id}-{hash}"))
     }
 
     /// Makes the directory and those within it that are missing, for the owner only.
@@ -110,9 +113,9 @@ impl StoreDirectory {
         let mut owner = String::new();
         file.read_to_string(&mut owner)
             .map_err(|error| Error::io(format!("read {}", path.display()), error))?;
-        let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) => locked,
-            Err((_, Errno::EWOULDBLOCK)) => {
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     format!(
@@ -123,16 +126,14 @@ impl StoreDirectory {
                 )
                 .with_hint("stop it with `kura daemon stop`, or just use it"));
             }
-            Err((_, errno)) => {
-                return Err(Error::io(format!("lock {}", path.display()), errno.into()));
+            Err(TryLockError::Error(error)) => {
+                return Err(Error::io(format!("lock {}", path.display()), error));
             }
-        };
-        write_pid(&locked).map_err(|error| Error::io(format!("write {}", path.display()), error))?;
+        }
+        write_pid(&file).map_err(|error| Error::io(format!("write {}", path.display()), error))?;
         // The copy shares the lock; numbers below 10 are left to what a worker is started with.
-        let number = fcntl(&*locked, FcntlArg::F_DUPFD_CLOEXEC(10))
+        let number = fcntl(&file, FcntlArg::F_DUPFD_CLOEXEC(10))
             .map_err(|errno| Error::io("keep the lock", errno.into()))?;
-        // Dropping `Flock` would unlock for the copy as well.
-        std::mem::forget(locked);
         // SAFETY: the kernel has just made this descriptor; nobody else knows its number.
         Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
     }

@@ -75,7 +75,10 @@ pub fn start(daemon: &Arc<Daemon>, socket: Option<PathBuf>) -> Result<VolumePlug
         if running.socket != socket {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
-                format!("the volume driver is served at {}", running.socket.display()),
+                format!(
+                    "the volume driver is served at {}",
+                    running.socket.display()
+                ),
             )
             .with_hint("end it first: kura volume-plugin --stop"));
         }
@@ -91,13 +94,17 @@ pub fn start(daemon: &Arc<Daemon>, socket: Option<PathBuf>) -> Result<VolumePlug
         let end = async {
             let _ = ended.await;
         };
-        if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(end).await {
+        if let Err(error) = axum::serve(listener, router)
+            .with_graceful_shutdown(end)
+            .await
+        {
             tracing::error!(%error, "serve the volume driver");
         }
     });
-    daemon
-        .link
-        .note(SERVING_NOTE, Some(serde_json::json!(convert::path_text(&socket))));
+    daemon.link.note(
+        SERVING_NOTE,
+        Some(serde_json::json!(convert::path_text(&socket))),
+    );
     tracing::info!(socket = %socket.display(), "volume driver is served");
     *serving = Some(Serving { socket, end });
     drop(serving);
@@ -106,8 +113,11 @@ pub fn start(daemon: &Arc<Daemon>, socket: Option<PathBuf>) -> Result<VolumePlug
 
 fn listen(daemon: &Daemon, socket: &Path) -> Result<UnixListener> {
     let failed = |error: std::io::Error| {
-        Error::io(format!("serve the volume driver at {}", socket.display()), error)
-            .with_hint("Docker's directory of plugins belongs to root; or choose another --socket")
+        Error::io(
+            format!("serve the volume driver at {}", socket.display()),
+            error,
+        )
+        .with_hint("Docker's directory of plugins belongs to root; or choose another --socket")
     };
     if std::os::unix::net::UnixStream::connect(socket).is_ok() {
         return Err(Error::new(
@@ -134,7 +144,9 @@ fn listen(daemon: &Daemon, socket: &Path) -> Result<UnixListener> {
 fn prepare_mounts(path: &Path) -> Result<()> {
     let failed = |error| Error::io(format!("prepare {}", path.display()), error);
     std::fs::create_dir_all(path).map_err(failed)?;
-    let is_mounted = fuse_mount::fuse::mount::find_mount(path).map_err(failed)?.is_some();
+    let is_mounted = fuse_mount::fuse::mount::find_mount(path)
+        .map_err(failed)?
+        .is_some();
     let none: Option<&str> = None;
     if !is_mounted {
         mount(Some(path), path, none, MsFlags::MS_BIND, none).map_err(|errno| {
@@ -175,7 +187,9 @@ pub fn resume(daemon: &Arc<Daemon>, notes: &Map<String, Value>) {
     if let Some(users) = notes.get(USERS_NOTE) {
         daemon.volume_plugin.volumes.lock().resume_users(users);
     }
-    let Some(note) = notes.get(SERVING_NOTE) else { return };
+    let Some(note) = notes.get(SERVING_NOTE) else {
+        return;
+    };
     match serde_json::from_value::<computerd_api::v1::PathText>(note.clone()) {
         Ok(socket) => {
             if let Err(error) = start(daemon, Some(socket.to_path())) {

@@ -53,8 +53,8 @@ pub fn run(directory: &StoreDirectory, keeper_socket: Option<OwnedFd>) -> Result
         .enable_all()
         .build()
         .map_err(|error| Error::io("start the runtime", error))?;
-    let program = std::env::current_exe()
-        .map_err(|error| Error::io("find the program's own file", error))?;
+    let program =
+        std::env::current_exe().map_err(|error| Error::io("find the program's own file", error))?;
     let (stop, _) = tokio::sync::watch::channel(None);
     let daemon = Arc::new(Daemon {
         directory: directory.clone(),

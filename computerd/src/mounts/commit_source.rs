@@ -34,7 +34,7 @@ impl WorkspaceSource for CommitSource {
     }
 
     fn directory(&self, tree: TreeId) -> Result<Vec<(Name, TreeEntry)>> {
-        self.store.directory(tree)
+        ObjectReader::directory(&self.store, tree)
     }
 
     fn link(&self, links: TreeId, id: LinkId) -> Result<Option<LinkedInode>> {

@@ -86,12 +86,7 @@ pub(super) struct Holder {
 }
 
 impl DeviceHolder for Holder {
-    fn hold(
-        &self,
-        _id: &str,
-        device: BorrowedFd<'_>,
-        state: &SessionState,
-    ) -> std::io::Result<()> {
+    fn hold(&self, _id: &str, device: BorrowedFd<'_>, state: &SessionState) -> std::io::Result<()> {
         let mut record = self.record.lock();
         record.session = state.clone();
         let state = serde_json::to_value(&*record)?;

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use fuse_mount::fs::Filesystem;
 use fuse_mount::fs::request::{Caller, Failure, KernelSession, Mode, Request, Response};
 use fuse_mount::fuse::mount::find_mount;
-use fuse_mount::fuse::{
-    Environment, Handler, MountError, Session, SessionOptions, SessionState,
-};
+use fuse_mount::fuse::{Environment, Handler, MountError, Session, SessionOptions, SessionState};
 use parking_lot::Mutex;
 use workspace_store::object::Timestamp;
 

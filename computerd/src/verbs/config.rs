@@ -119,12 +119,10 @@ pub fn set(call: &Call, change: ConfigChange) -> Result<ConfigChanged> {
         })?;
     }
     let principal = call.principal(change.principal.as_ref());
-    let operation = daemon.store.set_setting(
-        workspace.id,
-        known.key,
-        change.value.as_deref(),
-        &principal,
-    )?;
+    let operation =
+        daemon
+            .store
+            .set_setting(workspace.id, known.key, change.value.as_deref(), &principal)?;
     daemon.mounts.apply_settings(daemon, workspace.id)?;
     let stored = daemon.store.settings(workspace.id)?;
     Ok(ConfigChanged {
@@ -231,9 +229,8 @@ pub fn take_lease(
         holder: holder.to_owned(),
         fence,
     };
-    let value = serde_json::to_string(&lease).map_err(|error| {
-        Error::new(ErrorKind::Internal, format!("encode a lease: {error}"))
-    })?;
+    let value = serde_json::to_string(&lease)
+        .map_err(|error| Error::new(ErrorKind::Internal, format!("encode a lease: {error}")))?;
     let key = format!("{LEASE_PREFIX}{branch}");
     let operation = daemon
         .store
@@ -250,7 +247,9 @@ pub fn apply_lease(daemon: &Daemon, workspace: WorkspaceId, branch: &str) -> Res
     let lease = lease(daemon, workspace, branch)?;
     let is_fenced = daemon.mounts.list().iter().any(|mount| {
         mount.branch.as_deref() == Some(branch)
-            && lease.as_ref().is_some_and(|lease| lease.holder != mount.principal)
+            && lease
+                .as_ref()
+                .is_some_and(|lease| lease.holder != mount.principal)
     });
     filesystem.set_read_only(is_fenced);
     Ok(())

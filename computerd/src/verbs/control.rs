@@ -36,9 +36,8 @@ pub fn status(call: &Call) -> Result<DaemonStatus> {
     for workspace in &workspaces {
         lease_count += super::config::leases(daemon, workspace.id)?.len() as u64;
     }
-    let is_dirty = |live: &(_, _, std::sync::Arc<fuse_mount::fs::Filesystem>)| {
-        live.2.status().is_dirty
-    };
+    let is_dirty =
+        |live: &(_, _, std::sync::Arc<fuse_mount::fs::Filesystem>)| live.2.status().is_dirty;
     Ok(DaemonStatus {
         version: version_info(),
         pid: std::process::id(),
@@ -50,8 +49,12 @@ pub fn status(call: &Call) -> Result<DaemonStatus> {
         workspace_count: workspaces.len() as u64,
         mount_count: daemon.mounts.list().len() as u64,
         lease_count,
-        queued_commit_count: daemon.mounts.live().iter().filter(|live| is_dirty(live)).count()
-            as u64,
+        queued_commit_count: daemon
+            .mounts
+            .live()
+            .iter()
+            .filter(|live| is_dirty(live))
+            .count() as u64,
         memory_bytes: resident_bytes(),
         volume_plugin: daemon
             .volume_plugin
@@ -78,7 +81,10 @@ pub fn stop(call: &Call, request: StopRequest) -> Result<StopResult> {
     let result = StopResult {
         pid: std::process::id(),
         keeper_pid: daemon.keeper_pid.filter(|_| daemon.link.is_kept()),
-        unmounted: records.into_iter().map(|record| record.mountpoint).collect(),
+        unmounted: records
+            .into_iter()
+            .map(|record| record.mountpoint)
+            .collect(),
     };
     tracing::info!(user = call.user, "asked to stop");
     daemon.stop.send_replace(Some(request.force));

@@ -95,7 +95,9 @@ pub fn difference(
         let patch_options = PatchOptions {
             context_lines: options
                 .context_lines
-                .map_or(PatchOptions::default().context_lines, |lines| lines as usize),
+                .map_or(PatchOptions::default().context_lines, |lines| {
+                    lines as usize
+                }),
             ..PatchOptions::default()
         };
         let counted = statistics(&daemon.store, shown, &patch_options)?;

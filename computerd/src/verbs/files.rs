@@ -24,13 +24,21 @@ fn find(daemon: &Daemon, root: &Root, workspace: &str, path: &[u8]) -> Result<Tr
     lookup_path(&daemon.store, root, &split_path(path)?)?.ok_or_else(|| {
         Error::new(
             ErrorKind::NotFound,
-            format!("there is no '{}' in that state of {workspace}", display_path(path)),
+            format!(
+                "there is no '{}' in that state of {workspace}",
+                display_path(path)
+            ),
         )
         .with_hint("`kura ls` shows what there is; paths are relative to the workspace's root")
     })
 }
 
-fn listed(daemon: &Daemon, root: &Root, name: &[u8], entry: &TreeEntry) -> Result<(ListedEntry, Inode)> {
+fn listed(
+    daemon: &Daemon,
+    root: &Root,
+    name: &[u8],
+    entry: &TreeEntry,
+) -> Result<(ListedEntry, Inode)> {
     let (inode, link_count) = match (entry, root.links) {
         (TreeEntry::Link(id), Some(links)) => {
             let linked = daemon.store.link(links, *id)?;
@@ -64,7 +72,7 @@ pub fn list(call: &Call, query: PathQuery) -> Result<Listing> {
             let mut pending = vec![(Vec::new(), tree)];
             while let Some((parent, tree)) = pending.pop() {
                 let mut below = Vec::new();
-                for (name, entry) in daemon.store.directory(tree)? {
+                for (name, entry) in ObjectReader::directory(&daemon.store, tree)? {
                     let path = join_path(&parent, &name);
                     let (listed, inode) = listed(daemon, &state.root, &path, &entry)?;
                     if let (Node::Directory { tree }, true) = (&inode.node, query.recursive) {
@@ -158,7 +166,10 @@ pub fn content(call: &Call, query: PathQuery) -> Result<ContentReader> {
                     let hint = format!("it points to '{}'", target.to_display());
                     ("a symbolic link", hint)
                 }
-                _ => ("a special file", "only regular files have content".to_owned()),
+                _ => (
+                    "a special file",
+                    "only regular files have content".to_owned(),
+                ),
             };
             Err(Error::new(
                 ErrorKind::InvalidInput,

@@ -23,7 +23,10 @@ pub fn branch_list(daemon: &Daemon, workspace: &WorkspaceInfo) -> Result<Vec<Bra
                 time: convert::time(daemon.store.commit(branch.commit)?.time),
                 commit: branch.commit.to_hex(),
                 is_default: branch.name == workspace.default_branch,
-                is_mounted: daemon.mounts.filesystem(workspace.id, &branch.name).is_some(),
+                is_mounted: daemon
+                    .mounts
+                    .filesystem(workspace.id, &branch.name)
+                    .is_some(),
                 name: branch.name,
             })
         })

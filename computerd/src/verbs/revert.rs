@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 
-use computerd_api::v1::{
-    Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest,
-};
+use computerd_api::v1::{Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest};
+use workspace_store::CommitId;
 use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
 use workspace_store::object::{CommitKind, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
 use workspace_store::restore::{restore_edit, revert_edit};
 use workspace_store::workspace::WorkspaceInfo;
-use workspace_store::CommitId;
 
 use crate::convert;
 use crate::daemon::{CleanHead, Daemon, clean_path, commit_request};
@@ -82,7 +80,6 @@ impl Change<'_> {
             let parent = daemon.store.commit(commit)?.parents.first().copied();
             let commit = match parent {
                 Some(parent) if parent != head.commit => {
-                    rescued = Some(parent);
                     result.rescue = Some(parent.to_hex());
                     let root = wanted(&daemon.store.commit(parent)?.root)?;
                     daemon.move_branch(id, &self.branch, commit, root, request.clone())?
@@ -170,7 +167,10 @@ fn short(commit: CommitId) -> String {
 }
 
 fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
-    paths.iter().map(|path| clean_path(path.as_bytes())).collect()
+    paths
+        .iter()
+        .map(|path| clean_path(path.as_bytes()))
+        .collect()
 }
 
 /// Sets a branch back to an older state, as a whole or by path.
@@ -211,8 +211,10 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
     let workspace = daemon.store.workspace(&call.workspace)?;
     let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
     if body.paths.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidInput, "no path to restore was named")
-            .with_hint("name paths, or set back everything with `kura rollback`"));
+        return Err(
+            Error::new(ErrorKind::InvalidInput, "no path to restore was named")
+                .with_hint("name paths, or set back everything with `kura rollback`"),
+        );
     }
     let paths = clean_paths(&body.paths)?;
     let from = daemon.store.resolve(workspace.id, &body.from)?;
@@ -285,7 +287,10 @@ pub fn undo(call: &Call, body: UndoRequest) -> Result<RevertResult> {
         OperationKind::Commit => undo_commit(daemon, &workspace, &record, principal, body.dry_run),
         OperationKind::CreateWorkspace | OperationKind::ForkWorkspace => Err(Error::new(
             ErrorKind::Unsupported,
-            format!("operation {} made the workspace and can't be undone", record.id),
+            format!(
+                "operation {} made the workspace and can't be undone",
+                record.id
+            ),
         )
         .with_hint("undo one of the later operations; `kura operations` lists them")),
         _ => undo_reference(daemon, &workspace, &record, &principal, body.dry_run),
@@ -304,9 +309,7 @@ fn find_operation(
     let undone = undone_operations(daemon, &records)?;
     records
         .into_iter()
-        .find(|record| {
-            undone.undoes(record.id).is_none() && undone.undone_by(record.id).is_none()
-        })
+        .find(|record| undone.undoes(record.id).is_none() && undone.undone_by(record.id).is_none())
         .ok_or_else(|| {
             Error::new(
                 ErrorKind::NotFound,
@@ -323,12 +326,14 @@ fn undo_commit(
     is_dry_run: bool,
 ) -> Result<RevertResult> {
     let commit_in = |text: &Option<String>| -> Result<CommitId> {
-        text.as_deref().and_then(|id| id.parse().ok()).ok_or_else(|| {
-            Error::new(
-                ErrorKind::Unsupported,
-                format!("operation {} has no state before it", record.id),
-            )
-        })
+        text.as_deref()
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    format!("operation {} has no state before it", record.id),
+                )
+            })
     };
     let before = commit_in(&record.before)?;
     let after = commit_in(&record.after)?;
@@ -372,7 +377,9 @@ fn undo_commit(
                 shown.join(", ")
             ),
         )
-        .with_hint("undo the later operations first, or bring single paths back with `kura restore`"))
+        .with_hint(
+            "undo the later operations first, or bring single paths back with `kura restore`",
+        ))
     })
 }
 
@@ -385,16 +392,24 @@ fn undo_reference(
 ) -> Result<RevertResult> {
     let info = convert::operation(record, None);
     if record.kind == OperationKind::CreateBranch
-        && daemon.mounts.filesystem(workspace.id, &record.target).is_some()
+        && daemon
+            .mounts
+            .filesystem(workspace.id, &record.target)
+            .is_some()
     {
         return Err(Error::new(
             ErrorKind::Busy,
-            format!("undo operation {}: branch {} is mounted", record.id, record.target),
+            format!(
+                "undo operation {}: branch {} is mounted",
+                record.id, record.target
+            ),
         )
         .with_hint("end its mounts first; `kura ls-mounts` lists them"));
     }
     let state = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-    let head = daemon.store.branch(workspace.id, &workspace.default_branch)?;
+    let head = daemon
+        .store
+        .branch(workspace.id, &workspace.default_branch)?;
     let mut result = RevertResult {
         plan: Plan {
             summary: format!("undo operation {} ({})", record.id, info.description),

@@ -79,7 +79,10 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
     let author = call.principal(body.author.as_ref());
     let path = clean_path(body.path.as_bytes())?;
     let import = read(daemon, &body.source, progress)?;
-    let message = body.message.clone().unwrap_or_else(|| describe(&body.source));
+    let message = body
+        .message
+        .clone()
+        .unwrap_or_else(|| describe(&body.source));
     let request = commit_request(&author, CommitKind::Import, &message);
     let before = commit_request(&author, CommitKind::Snapshot, "");
     let mut result = ImportResult {
@@ -119,8 +122,7 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
                 if parent != Some(head.commit) && commit != head.commit && attempt < ATTEMPTS {
                     if let Some(parent) = parent {
                         let root = daemon.store.commit(parent)?.root.clone();
-                        let edit =
-                            placed(daemon, &root, import.edit.clone(), &path, body.replace)?;
+                        let edit = placed(daemon, &root, import.edit.clone(), &path, body.replace)?;
                         let built = daemon.store.build_root(&root, edit)?;
                         daemon.move_branch(
                             workspace.id,
@@ -175,7 +177,10 @@ fn placed(
                 _ => {
                     return Err(Error::new(
                         ErrorKind::InvalidInput,
-                        format!("import into '{}': it is not a directory", display_path(path)),
+                        format!(
+                            "import into '{}': it is not a directory",
+                            display_path(path)
+                        ),
                     ));
                 }
             },
@@ -189,7 +194,12 @@ fn placed(
         });
     }
     let (own_attributes, own_tree) = trees[names.len()].clone();
-    let mut directory = on_top(daemon, import.root, own_tree.filter(|_| !is_replacing), root)?;
+    let mut directory = on_top(
+        daemon,
+        import.root,
+        own_tree.filter(|_| !is_replacing),
+        root,
+    )?;
     let mut attributes = if is_replacing || own_tree.is_none() {
         import.root_attributes.unwrap_or(own_attributes)
     } else {
@@ -262,17 +272,16 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
             let target = target.to_path();
             let (file, temporary) = create_beside(absolute(&target)?, body.overwrite)?;
             let mut output = BufWriter::with_capacity(1 << 20, file);
-            let written = export_tar(&daemon.store, &root, &path, &mut output, progress)
-                .and_then(|export| {
+            let written =
+                export_tar(&daemon.store, &root, &path, &mut output, progress).and_then(|export| {
                     let finish = || {
                         output.flush()?;
                         output.get_ref().sync_all()?;
                         std::fs::rename(&temporary, &target)
                     };
                     let mut finish = finish;
-                    finish().map_err(|error| {
-                        Error::io(format!("write {}", target.display()), error)
-                    })?;
+                    finish()
+                        .map_err(|error| Error::io(format!("write {}", target.display()), error))?;
                     Ok(export)
                 });
             if written.is_err() {

@@ -120,7 +120,9 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
             }
         }
     }
-    let head = daemon.store.branch(workspace.id, &workspace.default_branch)?;
+    let head = daemon
+        .store
+        .branch(workspace.id, &workspace.default_branch)?;
     let names = history::references(daemon, workspace.id)?
         .remove(&head)
         .unwrap_or_default();
@@ -178,8 +180,10 @@ pub fn fork(call: &Call, body: ForkRequest) -> Result<ForkResult> {
 pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
     let daemon = &call.daemon;
     if body.to.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidInput, "nobody was named to hand over to")
-            .with_hint("name the principal with --to"));
+        return Err(
+            Error::new(ErrorKind::InvalidInput, "nobody was named to hand over to")
+                .with_hint("name the principal with --to"),
+        );
     }
     let workspace = daemon.store.workspace(&call.workspace)?;
     let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;

@@ -33,7 +33,9 @@ type Verb = fn(&Daemon, &Body) -> Result<Value>;
 /// The routes of the protocol.
 pub(super) fn router(daemon: Arc<Daemon>) -> Router {
     let verbs: [(&str, Verb); 10] = [
-        ("/Plugin.Activate", |_, _| Ok(json!({"Implements": ["VolumeDriver"]}))),
+        ("/Plugin.Activate", |_, _| {
+            Ok(json!({"Implements": ["VolumeDriver"]}))
+        }),
         ("/VolumeDriver.Capabilities", |_, _| {
             Ok(json!({"Capabilities": {"Scope": "local"}}))
         }),
@@ -75,11 +77,7 @@ fn answer(daemon: &Daemon, path: &str, verb: Verb, bytes: &[u8]) -> Response {
             verb(daemon, &body)
         });
     match outcome {
-        Ok(value) => (
-            [(header::CONTENT_TYPE, CONTENT_TYPE)],
-            value.to_string(),
-        )
-            .into_response(),
+        Ok(value) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], value.to_string()).into_response(),
         Err(error) => {
             tracing::warn!(path, ?error, "docker");
             failure(match error.hint() {
@@ -107,7 +105,11 @@ fn create(daemon: &Daemon, body: &Body) -> Result<Value> {
 }
 
 fn remove(daemon: &Daemon, body: &Body) -> Result<Value> {
-    daemon.volume_plugin.volumes.lock().remove(daemon, &body.name)?;
+    daemon
+        .volume_plugin
+        .volumes
+        .lock()
+        .remove(daemon, &body.name)?;
     Ok(json!({"Err": ""}))
 }
 

@@ -73,7 +73,11 @@ impl Definition {
                     format!("option {key}={value} of volume {name}: {why}"),
                 )
             };
-            let map = || value.parse::<IdMap>().map_err(|error| invalid(error.to_string()));
+            let map = || {
+                value
+                    .parse::<IdMap>()
+                    .map_err(|error| invalid(error.to_string()))
+            };
             match key.as_str() {
                 "workspace" => definition.workspace = value.clone(),
                 "rev" => definition.revision = Some(value.clone()),
@@ -124,8 +128,11 @@ impl Volumes {
             other => other.map_err(|error| Error::io(format!("read {}", path.display()), error))?,
         };
         let file: File = serde_json::from_slice(&text).map_err(|error| {
-            Error::new(ErrorKind::Corrupt, format!("read {}: {error}", path.display()))
-                .with_hint("move the file away and create the volumes again; no data is in it")
+            Error::new(
+                ErrorKind::Corrupt,
+                format!("read {}: {error}", path.display()),
+            )
+            .with_hint("move the file away and create the volumes again; no data is in it")
         })?;
         if file.version != FILE_VERSION {
             return Err(Error::new(
@@ -159,7 +166,10 @@ impl Volumes {
 
     /// Volumes in use by containers.
     pub fn used_count(&self) -> u64 {
-        self.users.values().filter(|users| !users.is_empty()).count() as u64
+        self.users
+            .values()
+            .filter(|users| !users.is_empty())
+            .count() as u64
     }
 
     /// All volumes.
@@ -224,7 +234,8 @@ impl Volumes {
         }
         let removed = self.definitions.remove(name);
         if let Err(error) = self.save(&daemon.directory) {
-            self.definitions.extend(removed.map(|removed| (name.to_owned(), removed)));
+            self.definitions
+                .extend(removed.map(|removed| (name.to_owned(), removed)));
             return Err(error);
         }
         Ok(())
@@ -339,10 +350,16 @@ impl Volumes {
 }
 
 fn commit(daemon: &Daemon, mount: &MountInfo) -> Result<()> {
-    let Some(branch) = &mount.branch else { return Ok(()) };
+    let Some(branch) = &mount.branch else {
+        return Ok(());
+    };
     let workspace = daemon.store.workspace(&mount.workspace)?;
     let kind = workspace_store::object::CommitKind::Snapshot;
-    daemon.clean_head(workspace.id, branch, commit_request(&mount.principal, kind, ""))?;
+    daemon.clean_head(
+        workspace.id,
+        branch,
+        commit_request(&mount.principal, kind, ""),
+    )?;
     Ok(())
 }
 
@@ -409,13 +426,18 @@ mod tests {
         let mut volumes = Volumes::default();
         volumes.load(&store).unwrap();
         let definition = Definition::from_options("v", &options(&[("rev", "x")])).unwrap();
-        volumes.definitions.insert("v".to_owned(), definition.clone());
+        volumes
+            .definitions
+            .insert("v".to_owned(), definition.clone());
         volumes.save(&store).unwrap();
         let mut again = Volumes::default();
         again.load(&store).unwrap();
         assert_eq!(*again.definition("v").unwrap(), definition);
         std::fs::write(store.volumes_file(), r#"{"version":9,"volumes":{}}"#).unwrap();
-        assert_eq!(again.load(&store).unwrap_err().kind(), ErrorKind::Incompatible);
+        assert_eq!(
+            again.load(&store).unwrap_err().kind(),
+            ErrorKind::Incompatible
+        );
         std::fs::write(store.volumes_file(), "{").unwrap();
         assert_eq!(again.load(&store).unwrap_err().kind(), ErrorKind::Corrupt);
     }

@@ -70,8 +70,8 @@ fn run_keeper(arguments: &Arguments) -> Result<i32> {
     logging::rotate(&store.log());
     logging::start(&store.log(), arguments.foreground);
     let lock = store.lock()?;
-    let program = std::env::current_exe()
-        .map_err(|error| Error::io("find the program's own file", error))?;
+    let program =
+        std::env::current_exe().map_err(|error| Error::io("find the program's own file", error))?;
     let mut worker_arguments: Vec<OsString> = vec!["worker".into(), "--store".into()];
     worker_arguments.push(store.path().into());
     if arguments.foreground {

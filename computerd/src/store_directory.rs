@@ -29,9 +29,11 @@ impl StoreDirectory {
             .or_else(|| variable("XDG_DATA_HOME").map(|home| Path::new(&home).join("kura")))
             .or_else(|| variable("HOME").map(|home| Path::new(&home).join(".local/share/kura")));
         match chosen {
-            Some(path) => Ok(Self(std::path::absolute(path).map_err(|error| {
-                Error::io("find the working directory", error)
-            })?)),
+            Some(path) => {
+                Ok(Self(std::path::absolute(path).map_err(|error| {
+                    Error::io("find the working directory", error)
+                })?))
+            }
             None => Err(Error::new(
                 ErrorKind::InvalidInput,
                 "no store was named, and HOME is not set",
@@ -74,7 +76,9 @@ impl StoreDirectory {
     /// hash stands for it.
     pub fn overlay(&self, workspace_id: impl std::fmt::Display, branch: &str) -> PathBuf {
         let hash = workspace_store::id::to_hex(&blake3::hash(branch.as_bytes()).as_bytes()[..8]);
-        self.0.join("overlay").join(format!("{workspace_id}-{hash}"))
+        self.0
+            .join("overlay")
+            .join(format!("{workspace_id}-{hash}"))
     }
 
     /// Makes the directory and those within it that are missing, for the owner only.
@@ -127,7 +131,8 @@ impl StoreDirectory {
                 return Err(Error::io(format!("lock {}", path.display()), errno.into()));
             }
         };
-        write_pid(&locked).map_err(|error| Error::io(format!("write {}", path.display()), error))?;
+        write_pid(&locked)
+            .map_err(|error| Error::io(format!("write {}", path.display()), error))?;
         // The copy shares the lock; numbers below 10 are left to what a worker is started with.
         let number = fcntl(&*locked, FcntlArg::F_DUPFD_CLOEXEC(10))
             .map_err(|errno| Error::io("keep the lock", errno.into()))?;

@@ -20,7 +20,9 @@ const DIRECTORY: &str = "WORKER_DIRECTORY";
 #[test]
 #[ignore = "run by the other tests as a child process"]
 fn child() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
     let directory = std::env::var(DIRECTORY).unwrap();
     let directory = Path::new(&directory);
     match role.as_str() {
@@ -42,9 +44,15 @@ fn child() {
 }
 
 fn child_arguments() -> Vec<std::ffi::OsString> {
-    ["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]
-        .map(Into::into)
-        .to_vec()
+    [
+        "--exact",
+        "child",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]
+    .map(Into::into)
+    .to_vec()
 }
 
 /// The first worker makes a file and a pipe, hands both over and waits for its death; each next
@@ -60,7 +68,8 @@ fn worker(directory: &Path) -> ! {
         assert!(inheritance.descriptors.is_empty());
         let file = File::create_new(directory.join("log")).unwrap();
         (&file).write_all(b"generation 0\n").unwrap();
-        link.hold(1, json!({"generation": 0}), file.as_fd()).unwrap();
+        link.hold(1, json!({"generation": 0}), file.as_fd())
+            .unwrap();
         let released = File::create_new(directory.join("released")).unwrap();
         link.hold(2, json!({}), released.as_fd()).unwrap();
         link.release(2);
@@ -68,7 +77,10 @@ fn worker(directory: &Path) -> ! {
     } else {
         assert_eq!(inheritance.descriptors.len(), 1, "the released one is gone");
         let held = &inheritance.descriptors[0];
-        assert_eq!((held.id, &held.state["generation"]), (1, &json!(generation - 1)));
+        assert_eq!(
+            (held.id, &held.state["generation"]),
+            (1, &json!(generation - 1))
+        );
         assert_eq!(inheritance.notes["plugin"], "on");
         assert_eq!(inheritance.keeper_pid, std::os::unix::process::parent_id());
         let file = File::from(held.descriptor.try_clone().unwrap());
@@ -111,7 +123,9 @@ impl Drop for Keeper {
 fn wait_for_pid(path: &Path) -> i32 {
     let deadline = Instant::now() + Duration::from_secs(20);
     while Instant::now() < deadline {
-        let pid = std::fs::read_to_string(path).ok().and_then(|text| text.parse().ok());
+        let pid = std::fs::read_to_string(path)
+            .ok()
+            .and_then(|text| text.parse().ok());
         if let Some(pid) = pid {
             return pid;
         }
@@ -140,7 +154,10 @@ fn g1_descriptors_survive_killed_workers_and_an_intended_end_ends_the_keeper() {
         .unwrap()
         .read_to_string(&mut log)
         .unwrap();
-    assert_eq!(log, "generation 0\ngeneration 1\ngeneration 2\ngeneration 3\n");
+    assert_eq!(
+        log,
+        "generation 0\ngeneration 1\ngeneration 2\ngeneration 3\n"
+    );
 }
 
 #[test]

@@ -7,9 +7,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, send, sendmsg,
-};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, send, sendmsg};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -157,7 +155,10 @@ pub fn receive_message<T: DeserializeOwned>(
         return Ok(None);
     }
     if is_cut {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "message too long",
+        ));
     }
     let message = serde_json::from_slice(&bytes[..length])
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
@@ -203,7 +204,11 @@ mod tests {
         let mut text = String::new();
         File::from(reader).read_to_string(&mut text).unwrap();
         assert_eq!(text, "kept");
-        assert!(receive_message::<ToKeeper>(right.as_fd(), true).unwrap().is_none());
+        assert!(
+            receive_message::<ToKeeper>(right.as_fd(), true)
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]

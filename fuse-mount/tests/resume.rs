@@ -137,9 +137,7 @@ impl Handler for Table {
                 None => errno(libc::ENOENT),
             },
             Request::Forget { .. } => Ok(Response::Empty),
-            Request::GetAttributes { inode } => {
-                Ok(Response::Attributes(slots.attributes(inode)?))
-            }
+            Request::GetAttributes { inode } => Ok(Response::Attributes(slots.attributes(inode)?)),
             Request::SetAttributes { inode, changes } => {
                 let index = inode as usize - 2;
                 if let Some(size) = changes.size {
@@ -244,9 +242,9 @@ impl Handler for Table {
             }
             Request::GetXattr { .. } | Request::RemoveXattr { .. } => errno(libc::ENODATA),
             Request::Sync { .. } => Ok(Response::Empty),
-            Request::StatFilesystem => Ok(Response::StatFilesystem(
-                FilesystemStatistics::default(),
-            )),
+            Request::StatFilesystem => {
+                Ok(Response::StatFilesystem(FilesystemStatistics::default()))
+            }
             _ => errno(libc::ENOSYS),
         }
     }
@@ -276,7 +274,14 @@ impl DeviceHolder for ToParent {
     }
 
     fn release(&self, _id: &str) {
-        sendmsg::<()>(SOCKET, &[IoSlice::new(b"end")], &[], MsgFlags::empty(), None).unwrap();
+        sendmsg::<()>(
+            SOCKET,
+            &[IoSlice::new(b"end")],
+            &[],
+            MsgFlags::empty(),
+            None,
+        )
+        .unwrap();
     }
 }
 
@@ -339,7 +344,9 @@ impl Keeper {
             .args(["--exact", "daemon_process", "--ignored", "--nocapture"])
             .env("KURA_TEST_DAEMON", directory)
             .stdout(std::process::Stdio::null());
-        let device = keeper.and_then(|keeper| keeper.device.as_ref()).map(|fd| fd.as_raw_fd());
+        let device = keeper
+            .and_then(|keeper| keeper.device.as_ref())
+            .map(|fd| fd.as_raw_fd());
         if let Some(state) = keeper.and_then(|keeper| keeper.state.as_ref()) {
             command.env("KURA_TEST_STATE", state);
         }
@@ -406,7 +413,8 @@ fn load(mountpoint: &Path, worker: u64, stop: &AtomicBool) -> (u64, BTreeMap<Str
             log.set_len(0).unwrap();
             content.clear();
         }
-        log.write_all_at(line.as_bytes(), content.len() as u64).unwrap();
+        log.write_all_at(line.as_bytes(), content.len() as u64)
+            .unwrap();
         content.extend_from_slice(line.as_bytes());
         if round.is_multiple_of(5) {
             log.sync_all().unwrap();
@@ -426,7 +434,11 @@ fn load(mountpoint: &Path, worker: u64, stop: &AtomicBool) -> (u64, BTreeMap<Str
             }
         } else if has_free_slots() {
             // O_EXCL: a repeated CREATE would show.
-            let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .unwrap();
             let data = format!("new {round}").repeat(50);
             file.write_all_at(data.as_bytes(), 0).unwrap();
             expected.insert(name, data.into_bytes());
@@ -500,11 +512,17 @@ fn killed_daemon_is_replaced_without_an_error() {
     assert_eq!(before.negotiated, None, "held before mount(2)");
     keeper.receive();
     let state: SessionState = serde_json::from_str(keeper.state.as_ref().unwrap()).unwrap();
-    assert!(state.negotiated.is_some(), "held again before INIT is answered");
+    assert!(
+        state.negotiated.is_some(),
+        "held again before INIT is answered"
+    );
 
     let deadline = Instant::now() + Duration::from_secs(10);
     let name = fs::canonicalize(&mountpoint).unwrap();
-    while fuse_mount::fuse::mount::find_mount(&name).unwrap().is_none() {
+    while fuse_mount::fuse::mount::find_mount(&name)
+        .unwrap()
+        .is_none()
+    {
         assert!(Instant::now() < deadline, "mounted");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -542,8 +560,14 @@ fn killed_daemon_is_replaced_without_an_error() {
         assert!(&fs::read(mountpoint.join(name)).unwrap() == data, "{name}");
     }
     let resent = fs::read_to_string(directory.path().join("resent")).unwrap();
-    assert!(!resent.is_empty(), "no request was ever resent: the kills hit nothing");
-    eprintln!("{rounds} rounds, {} resent requests", resent.lines().count());
+    assert!(
+        !resent.is_empty(),
+        "no request was ever resent: the kills hit nothing"
+    );
+    eprintln!(
+        "{rounds} rounds, {} resent requests",
+        resent.lines().count()
+    );
 
     nix::mount::umount(&mountpoint).unwrap();
     while !keeper.is_released {

@@ -215,10 +215,8 @@ pub fn check_mountpoint(
     if !metadata.is_dir() {
         return Err(MountError::NotADirectory(absolute));
     }
-    let mounted = find_mount(&absolute).map_err(MountError::io(
-        "reading the list of mounts for",
-        &absolute,
-    ))?;
+    let mounted = find_mount(&absolute)
+        .map_err(MountError::io("reading the list of mounts for", &absolute))?;
     if let Some(line) = mounted
         && line.kind.starts_with("fuse")
         && line.source == options.source
@@ -256,7 +254,9 @@ fn resolve(mountpoint: &Path) -> Result<PathBuf, MountError> {
                 .map_err(MountError::io("resolving the mountpoint", mountpoint))?;
             Ok(parent.join(name))
         }
-        _ => Err(MountError::io("resolving the mountpoint", mountpoint)(error)),
+        _ => Err(MountError::io("resolving the mountpoint", mountpoint)(
+            error,
+        )),
     }
 }
 

@@ -1,1 +1,7 @@
-fn main() {}
+//! The program `kura`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    workspace_cli::main(std::env::args_os())
+}

@@ -1,1 +1,5 @@
-fn main() {}
+//! `computerd`, the daemon of a Kura store.
+
+fn main() {
+    std::process::exit(computerd::run());
+}

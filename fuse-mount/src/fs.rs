@@ -1,3 +1,22 @@
 //! The filesystem's semantics, in its own types; knows no kernel.
+//!
+//! `request` is the seam to the transport. `filesystem` takes requests and makes commits; `state`
+//! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
+//! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
+//! version.
 
+mod acl;
+mod attributes;
+mod content;
+mod data;
+mod extent;
+mod filesystem;
+mod freeze;
+mod inode;
+mod load;
+mod names;
 pub mod request;
+mod state;
+mod switch;
+
+pub use filesystem::{CommitOutcome, CommitPolicy, Filesystem, FilesystemOptions, OverlayStatus};

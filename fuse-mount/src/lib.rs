@@ -2,3 +2,5 @@
 
 pub mod fs;
 pub mod fuse;
+mod handler;
+mod journal;

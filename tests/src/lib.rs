@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Harness of the end-to-end tests: a store of its own for each test, driven through the command
+//! line only, with real mounts, a real daemon and a real container engine.
+//!
+//! A test that needs something that is not there (mount rights, the engine) fails with the command
+//! that brings it; nothing is skipped in silence. Everything a test started ends with it.
+
+mod docker;
+mod manifest;
+mod odd_tree;
+mod process;
+mod repository;
+mod store;
+
+pub use docker::{Container, docker, require_docker};
+pub use manifest::{Entry, Manifest, assert_same_tree, manifest};
+pub use odd_tree::make_odd_tree;
+pub use process::{Run, run, run_ok, shell, shell_ok, wait_until};
+pub use repository::{binary, repository_root};
+pub use store::{DaemonProcesses, TestMount, TestStore};

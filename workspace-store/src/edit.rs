@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::id::TreeId;
-use crate::object::{Attributes, Hole, LinkId, Name, Node};
+use crate::object::{Attributes, Hole, LinkId, Name, Node, Root};
 
 /// Bytes of a changed file, frozen: they don't change while the store reads them.
 pub trait Content: Send + Sync {
@@ -51,9 +51,25 @@ pub struct SnapshotEdit {
     pub links: BTreeMap<LinkId, Option<LinkEdit>>,
 }
 
+impl SnapshotEdit {
+    /// An edit that keeps everything of `base`. (The default edit starts anew, without entries.)
+    pub fn unchanged(base: &Root) -> Self {
+        Self {
+            root: DirectoryEdit {
+                base: Some(base.tree),
+                ..DirectoryEdit::default()
+            },
+            ..Self::default()
+        }
+    }
+}
+
 /// A change of one directory's entries.
 #[derive(Debug, Clone, Default)]
 pub struct DirectoryEdit {
+    /// Chosen by the caller, unique within one edit: names the resulting directory in the answer
+    /// ([`Submitted::contents`](crate::source::Submitted::contents)); `None` asks for no answer.
+    pub key: Option<u64>,
     /// The directory it starts from; `None` is an empty one.
     pub base: Option<TreeId>,
     /// Changes by name.

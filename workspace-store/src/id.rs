@@ -10,6 +10,11 @@ use std::str::FromStr;
 #[error("'{0}' is not an id of 64 hexadecimal digits")]
 pub struct ParseIdError(pub String);
 
+/// The text given as a workspace's id is not 32 lower-case hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a workspace id of 32 hexadecimal digits")]
+pub struct ParseWorkspaceIdError(pub String);
+
 /// Writes `bytes` as lower-case hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -111,6 +116,62 @@ id_type! {
 id_type! {
     /// BLAKE3 of the canonical encoding of a commit.
     CommitId
+}
+
+/// Identity of a workspace: 16 random bytes, kept when it is renamed or replicated.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkspaceId(pub [u8; 16]);
+
+impl WorkspaceId {
+    /// The raw bytes.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The id as 32 lower-case hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        to_hex(&self.0)
+    }
+
+    /// The id from exactly 16 bytes; `None` for another length.
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+}
+
+impl fmt::Display for WorkspaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_hex())
+    }
+}
+
+impl fmt::Debug for WorkspaceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WorkspaceId({})", self.to_hex())
+    }
+}
+
+impl FromStr for WorkspaceId {
+    type Err = ParseWorkspaceIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseWorkspaceIdError> {
+        from_hex(text)
+            .and_then(|bytes| Self::from_slice(&bytes))
+            .ok_or_else(|| ParseWorkspaceIdError(text.to_owned()))
+    }
+}
+
+impl serde::Serialize for WorkspaceId {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.to_hex())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for WorkspaceId {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(d)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 #[cfg(test)]

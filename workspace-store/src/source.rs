@@ -87,7 +87,8 @@ pub struct Submitted {
     pub is_new: bool,
     /// The resulting tree.
     pub root: Root,
-    /// What each new content became, by the key it was given; lets the overlay drop its copy.
+    /// What each new content and each keyed directory became, by its key; lets the overlay drop
+    /// its copy.
     pub contents: Vec<(u64, Node)>,
 }
 

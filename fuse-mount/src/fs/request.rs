@@ -346,6 +346,10 @@ pub struct FilesystemStatistics {
 /// Something the kernel must forget because it changed behind its back. Sent by a thread of its
 /// own, never by one that serves requests: the kernel may wait for a lock that a request holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "the fields are those of the kernel's notifications"
+)]
 pub enum Notification {
     /// The name in this directory stands for something else now (FUSE_NOTIFY_INVAL_ENTRY).
     Entry { parent: u64, name: Box<[u8]> },

@@ -1,0 +1,102 @@
+//! `restore`, `rollback`, `undo`, `operations`.
+
+use clap::Args;
+use computerd_api::v1::PathText;
+
+use super::shared::{ConsentArgs, PrincipalArgs};
+use super::target::{name_parser, path_parser};
+
+/// Arguments of `kura restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kura restore demo src/parser.rs --from HEAD~1
+  kura restore demo docs assets --from v1 --dry-run")]
+pub struct RestoreArgs {
+    /// Workspace
+    #[arg(value_parser = name_parser())]
+    pub name: String,
+    /// Paths to bring back; a directory means everything below it
+    #[arg(value_name = "PATH", required = true, value_parser = path_parser())]
+    pub paths: Vec<PathText>,
+    /// State that they come from
+    #[arg(long, value_name = "REV")]
+    pub from: String,
+    /// Branch [default: the workspace's default branch]
+    #[arg(short, long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: ConsentArgs,
+    /// Who does it.
+    #[command(flatten)]
+    pub principal: PrincipalArgs,
+}
+
+/// Arguments of `kura rollback`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Nothing is lost: what is uncommitted is committed first, and `kura undo` takes the rollback back.
+
+Examples:
+  kura rollback demo HEAD~1
+  kura rollback demo v1 --path src --dry-run
+  kura rollback demo '@{2 hours ago}' --yes")]
+pub struct RollbackArgs {
+    /// Workspace
+    #[arg(value_parser = name_parser())]
+    pub name: String,
+    /// State to come back
+    #[arg(value_name = "REV")]
+    pub revision: String,
+    /// Only this path and what is below it (can be repeated)
+    #[arg(long = "path", value_name = "PATH", value_parser = path_parser())]
+    pub paths: Vec<PathText>,
+    /// Branch [default: the workspace's default branch]
+    #[arg(short, long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: ConsentArgs,
+    /// Who does it.
+    #[command(flatten)]
+    pub principal: PrincipalArgs,
+}
+
+/// Arguments of `kura undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An undo is an operation too: undoing it brings the undone change back.
+
+Examples:
+  kura undo demo               # the newest operation
+  kura undo demo 12 --dry-run  # a certain one; `kura operations demo` lists them")]
+pub struct UndoArgs {
+    /// Workspace
+    #[arg(value_parser = name_parser())]
+    pub name: String,
+    /// Number of the operation [default: the newest one]
+    #[arg(value_name = "OPERATION")]
+    pub operation: Option<u64>,
+    /// Consent.
+    #[command(flatten)]
+    pub consent: ConsentArgs,
+    /// Who does it.
+    #[command(flatten)]
+    pub principal: PrincipalArgs,
+}
+
+/// Arguments of `kura operations`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kura operations demo
+  kura operations demo -n 5 --json")]
+pub struct OperationsArgs {
+    /// Workspace
+    #[arg(value_parser = name_parser())]
+    pub name: String,
+    /// At most this many
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 50)]
+    pub limit: u32,
+}

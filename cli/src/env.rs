@@ -1,0 +1,147 @@
+//! The registry of environment variables: every one that kura reads, with what it does.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// One environment variable.
+#[derive(Debug, Clone, Copy)]
+pub struct Variable {
+    /// Name.
+    pub name: &'static str,
+    /// What it does.
+    pub description: &'static str,
+}
+
+/// Directory of the store.
+pub const KURA_STORE: &str = "KURA_STORE";
+/// Program of the daemon.
+pub const KURA_COMPUTERD: &str = "KURA_COMPUTERD";
+/// Base of the default store.
+pub const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
+/// The user's home directory.
+pub const HOME: &str = "HOME";
+/// Where programs are looked for.
+pub const PATH: &str = "PATH";
+/// No colours.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// Colours even without a terminal.
+pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
+/// Kind of terminal.
+pub const TERM: &str = "TERM";
+/// No progress bars.
+pub const NO_PROGRESS: &str = "NO_PROGRESS";
+
+/// All variables, as `kura help environment` lists them.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: KURA_STORE,
+        description: "directory of the store, unless --store is given",
+    },
+    Variable {
+        name: KURA_COMPUTERD,
+        description: "program to start as the daemon, instead of the `computerd` next to kura or in PATH",
+    },
+    Variable {
+        name: XDG_DATA_HOME,
+        description: "the default store is `kura` in it; ~/.local/share if unset",
+    },
+    Variable {
+        name: HOME,
+        description: "home directory, for the default store",
+    },
+    Variable {
+        name: PATH,
+        description: "where `computerd` is looked for if it isn't next to kura",
+    },
+    Variable {
+        name: NO_COLOR,
+        description: "no colours if set and not empty",
+    },
+    Variable {
+        name: CLICOLOR_FORCE,
+        description: "colours even without a terminal if set and not 0",
+    },
+    Variable {
+        name: TERM,
+        description: "no colours and no progress bars if `dumb`",
+    },
+    Variable {
+        name: NO_PROGRESS,
+        description: "no progress bars if set and not empty",
+    },
+];
+
+/// The environment of this run, read once.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// [`KURA_STORE`].
+    pub store: Option<PathBuf>,
+    /// [`KURA_COMPUTERD`].
+    pub computerd: Option<PathBuf>,
+    /// [`XDG_DATA_HOME`].
+    pub data_home: Option<PathBuf>,
+    /// [`HOME`].
+    pub home: Option<PathBuf>,
+    /// [`PATH`].
+    pub path: Option<OsString>,
+    /// Whether [`NO_COLOR`] forbids colours.
+    pub no_color: bool,
+    /// Whether [`CLICOLOR_FORCE`] demands colours.
+    pub force_color: bool,
+    /// Whether [`TERM`] is `dumb`.
+    pub is_dumb_terminal: bool,
+    /// Whether [`NO_PROGRESS`] forbids progress bars.
+    pub no_progress: bool,
+}
+
+impl Environment {
+    /// Reads the variables.
+    pub fn read() -> Self {
+        let filled = |name| env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            store: filled(KURA_STORE).map(PathBuf::from),
+            computerd: filled(KURA_COMPUTERD).map(PathBuf::from),
+            data_home: filled(XDG_DATA_HOME).map(PathBuf::from),
+            home: filled(HOME).map(PathBuf::from),
+            path: filled(PATH),
+            no_color: filled(NO_COLOR).is_some(),
+            force_color: filled(CLICOLOR_FORCE).is_some_and(|value| value != "0"),
+            is_dumb_terminal: filled(TERM).is_some_and(|value| value == "dumb"),
+            no_progress: filled(NO_PROGRESS).is_some(),
+        }
+    }
+
+    /// The store that is used without `--store`; `None` without a home directory.
+    pub fn default_store(&self) -> Option<PathBuf> {
+        if let Some(store) = &self.store {
+            return Some(store.clone());
+        }
+        // The XDG base directory specification says that relative paths are to be ignored.
+        let data_home = self.data_home.clone().filter(|path| path.is_absolute());
+        let base = data_home.or_else(|| Some(self.home.as_ref()?.join(".local/share")))?;
+        Some(base.join("kura"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_looked_for_in_the_stated_order() {
+        let mut environment = Environment::default();
+        assert_eq!(environment.default_store(), None);
+        environment.home = Some("/home/u".into());
+        let expect = |environment: &Environment, path: &str| {
+            assert_eq!(environment.default_store(), Some(PathBuf::from(path)));
+        };
+        expect(&environment, "/home/u/.local/share/kura");
+        environment.data_home = Some("relative".into());
+        expect(&environment, "/home/u/.local/share/kura");
+        environment.data_home = Some("/data".into());
+        expect(&environment, "/data/kura");
+        environment.store = Some("/srv/kura".into());
+        expect(&environment, "/srv/kura");
+    }
+}

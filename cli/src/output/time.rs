@@ -1,0 +1,83 @@
+//! Times for people.
+
+use jiff::Timestamp;
+
+/// How long ago `time` (RFC 3339) was, seen from `now`; the text itself if it is not a time.
+pub fn relative(time: &str, now: Timestamp) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(time) => ago(now.as_second() - time.as_second()),
+        Err(_) => time.to_owned(),
+    }
+}
+
+/// `time` (RFC 3339) to the second, in UTC; the text itself if it is not a time.
+pub fn absolute(time: &str) -> String {
+    match time.parse::<Timestamp>() {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => time.to_owned(),
+    }
+}
+
+fn ago(seconds: i64) -> String {
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+    const STEPS: [(i64, &str); 6] = [
+        (365 * DAY, "year"),
+        (30 * DAY, "month"),
+        (7 * DAY, "week"),
+        (DAY, "day"),
+        (HOUR, "hour"),
+        (MINUTE, "minute"),
+    ];
+    // Clocks of two hosts differ a little; a commit of the future is shown as such from here on.
+    const TOLERANCE: i64 = 5;
+    if seconds < -TOLERANCE {
+        return "in the future".to_owned();
+    }
+    let seconds = seconds.max(0);
+    let (count, unit) = STEPS
+        .iter()
+        .find(|(length, _)| seconds >= *length)
+        .map_or((seconds, "second"), |(length, unit)| {
+            (seconds / length, unit)
+        });
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_in_the_largest_unit() {
+        for (seconds, text) in [
+            (-60, "in the future"),
+            (-2, "0 seconds ago"),
+            (1, "1 second ago"),
+            (59, "59 seconds ago"),
+            (60, "1 minute ago"),
+            (7199, "1 hour ago"),
+            (86_400 * 6, "6 days ago"),
+            (86_400 * 15, "2 weeks ago"),
+            (86_400 * 400, "1 year ago"),
+        ] {
+            assert_eq!(ago(seconds), text);
+        }
+    }
+
+    #[test]
+    fn texts_of_times_are_read() {
+        let now: Timestamp = "2026-11-30T08:00:00Z".parse().unwrap();
+        assert_eq!(
+            relative("2026-11-30T07:58:00.123456789Z", now),
+            "2 minutes ago"
+        );
+        assert_eq!(relative("soon", now), "soon");
+        assert_eq!(
+            absolute("2026-11-30T07:58:00.9Z"),
+            "2026-11-30 07:58:00 UTC"
+        );
+    }
+}

@@ -1,0 +1,268 @@
+//! One function for each route.
+
+use super::{Client, ContentStream, EventStream, Result};
+use crate::v1::{self, route};
+
+impl Client {
+    /// Versions of the running daemon.
+    pub async fn version(&self) -> Result<v1::VersionInfo> {
+        self.get(route::VERSION).await
+    }
+
+    /// State of the daemon.
+    pub async fn daemon_status(&self) -> Result<v1::DaemonStatus> {
+        self.get(route::DAEMON).await
+    }
+
+    /// Ends the daemon: it commits, unmounts and closes the store.
+    pub async fn stop(&self, request: &v1::StopRequest) -> Result<v1::StopResult> {
+        self.post(route::DAEMON_STOP, request).await
+    }
+
+    /// All workspaces.
+    pub async fn workspaces(&self) -> Result<v1::WorkspaceList> {
+        self.get(route::WORKSPACES).await
+    }
+
+    /// Makes a workspace.
+    pub async fn create_workspace(
+        &self,
+        request: &v1::CreateWorkspace,
+    ) -> Result<EventStream<v1::WorkspaceCreated>> {
+        self.stream(route::WORKSPACES, request).await
+    }
+
+    /// State of a workspace.
+    pub async fn workspace_status(&self, workspace: &str) -> Result<v1::WorkspaceStatus> {
+        self.get(&route::workspace(route::WORKSPACE, workspace))
+            .await
+    }
+
+    /// Commits uncommitted changes.
+    pub async fn commit(
+        &self,
+        workspace: &str,
+        request: &v1::CommitBody,
+    ) -> Result<v1::CommitResult> {
+        self.post(&route::workspace(route::COMMITS, workspace), request)
+            .await
+    }
+
+    /// A part of the history.
+    pub async fn log(&self, workspace: &str, query: &v1::LogQuery) -> Result<v1::LogPage> {
+        self.post(&route::workspace(route::LOG, workspace), query)
+            .await
+    }
+
+    /// One commit with its changes.
+    pub async fn show(&self, workspace: &str, query: &v1::ShowQuery) -> Result<v1::ShowResult> {
+        self.post(&route::workspace(route::SHOW, workspace), query)
+            .await
+    }
+
+    /// Difference between two states.
+    pub async fn diff(&self, workspace: &str, query: &v1::DiffQuery) -> Result<v1::DiffResult> {
+        self.post(&route::workspace(route::DIFF, workspace), query)
+            .await
+    }
+
+    /// Entries of a directory.
+    pub async fn list(&self, workspace: &str, query: &v1::PathQuery) -> Result<v1::Listing> {
+        self.post(&route::workspace(route::LIST, workspace), query)
+            .await
+    }
+
+    /// Bytes of a file.
+    pub async fn content(&self, workspace: &str, query: &v1::PathQuery) -> Result<ContentStream> {
+        let path = route::workspace(route::CONTENT, workspace);
+        let response = self
+            .send(hyper::Method::POST, &path, super::to_json(query)?)
+            .await?;
+        Ok(ContentStream {
+            body: response.into_body(),
+        })
+    }
+
+    /// Writes a state out.
+    pub async fn export(
+        &self,
+        workspace: &str,
+        request: &v1::ExportRequest,
+    ) -> Result<EventStream<v1::ExportResult>> {
+        self.stream(&route::workspace(route::EXPORT, workspace), request)
+            .await
+    }
+
+    /// Brings content in.
+    pub async fn import(
+        &self,
+        workspace: &str,
+        request: &v1::ImportRequest,
+    ) -> Result<EventStream<v1::ImportResult>> {
+        self.stream(&route::workspace(route::IMPORT, workspace), request)
+            .await
+    }
+
+    /// Brings paths back.
+    pub async fn restore(
+        &self,
+        workspace: &str,
+        request: &v1::RestoreRequest,
+    ) -> Result<v1::RevertResult> {
+        self.post(&route::workspace(route::RESTORE, workspace), request)
+            .await
+    }
+
+    /// Sets a branch back.
+    pub async fn rollback(
+        &self,
+        workspace: &str,
+        request: &v1::RollbackRequest,
+    ) -> Result<v1::RevertResult> {
+        self.post(&route::workspace(route::ROLLBACK, workspace), request)
+            .await
+    }
+
+    /// Takes an operation back.
+    pub async fn undo(
+        &self,
+        workspace: &str,
+        request: &v1::UndoRequest,
+    ) -> Result<v1::RevertResult> {
+        self.post(&route::workspace(route::UNDO, workspace), request)
+            .await
+    }
+
+    /// Operations of a workspace.
+    pub async fn operations(
+        &self,
+        workspace: &str,
+        query: &v1::OperationQuery,
+    ) -> Result<v1::OperationList> {
+        self.post(&route::workspace(route::OPERATIONS, workspace), query)
+            .await
+    }
+
+    /// Makes a workspace that begins at a state of this one.
+    pub async fn fork(&self, workspace: &str, request: &v1::ForkRequest) -> Result<v1::ForkResult> {
+        self.post(&route::workspace(route::FORK, workspace), request)
+            .await
+    }
+
+    /// Passes a workspace on.
+    pub async fn handoff(
+        &self,
+        workspace: &str,
+        request: &v1::HandoffRequest,
+    ) -> Result<v1::HandoffResult> {
+        self.post(&route::workspace(route::HANDOFF, workspace), request)
+            .await
+    }
+
+    /// Branches of a workspace.
+    pub async fn branches(&self, workspace: &str) -> Result<v1::BranchList> {
+        self.get(&route::workspace(route::BRANCHES, workspace))
+            .await
+    }
+
+    /// Makes a branch.
+    pub async fn create_branch(
+        &self,
+        workspace: &str,
+        request: &v1::CreateReference,
+    ) -> Result<v1::ReferenceResult> {
+        self.post(&route::workspace(route::BRANCHES, workspace), request)
+            .await
+    }
+
+    /// Removes a branch.
+    pub async fn delete_branch(&self, workspace: &str, name: &str) -> Result<v1::ReferenceResult> {
+        self.delete(&route::workspace_name(route::BRANCH, workspace, name))
+            .await
+    }
+
+    /// Tags of a workspace.
+    pub async fn tags(&self, workspace: &str) -> Result<v1::TagList> {
+        self.get(&route::workspace(route::TAGS, workspace)).await
+    }
+
+    /// Makes a tag.
+    pub async fn create_tag(
+        &self,
+        workspace: &str,
+        request: &v1::CreateReference,
+    ) -> Result<v1::ReferenceResult> {
+        self.post(&route::workspace(route::TAGS, workspace), request)
+            .await
+    }
+
+    /// Removes a tag.
+    pub async fn delete_tag(&self, workspace: &str, name: &str) -> Result<v1::ReferenceResult> {
+        self.delete(&route::workspace_name(route::TAG, workspace, name))
+            .await
+    }
+
+    /// Settings of a workspace, or of the store.
+    pub async fn config(&self, workspace: Option<&str>) -> Result<v1::ConfigList> {
+        self.get(&config_route(workspace)).await
+    }
+
+    /// Changes a setting of a workspace, or of the store.
+    pub async fn set_config(
+        &self,
+        workspace: Option<&str>,
+        change: &v1::ConfigChange,
+    ) -> Result<v1::ConfigChanged> {
+        self.post(&config_route(workspace), change).await
+    }
+
+    /// All mounts.
+    pub async fn mounts(&self) -> Result<v1::MountList> {
+        self.get(route::MOUNTS).await
+    }
+
+    /// Mounts a workspace.
+    pub async fn mount(&self, request: &v1::MountRequest) -> Result<v1::MountResult> {
+        self.post(route::MOUNTS, request).await
+    }
+
+    /// Ends a mount.
+    pub async fn unmount(&self, request: &v1::UnmountRequest) -> Result<v1::UnmountResult> {
+        self.post(route::UNMOUNT, request).await
+    }
+
+    /// Audit entries.
+    pub async fn audit(&self, query: &v1::AuditQuery) -> Result<v1::AuditList> {
+        self.post(route::AUDIT, query).await
+    }
+
+    /// Checks the whole audit chain.
+    pub async fn verify_audit(&self) -> Result<v1::AuditVerification> {
+        self.post(route::AUDIT_VERIFY, &serde_json::json!({})).await
+    }
+
+    /// State of the volume driver.
+    pub async fn volume_plugin(&self) -> Result<v1::VolumePluginStatus> {
+        self.get(route::VOLUME_PLUGIN).await
+    }
+
+    /// Serves the volume driver.
+    pub async fn start_volume_plugin(
+        &self,
+        request: &v1::VolumePluginRequest,
+    ) -> Result<v1::VolumePluginStatus> {
+        self.post(route::VOLUME_PLUGIN, request).await
+    }
+
+    /// Ends the volume driver.
+    pub async fn stop_volume_plugin(&self) -> Result<v1::VolumePluginStatus> {
+        self.delete(route::VOLUME_PLUGIN).await
+    }
+}
+
+fn config_route(workspace: Option<&str>) -> String {
+    match workspace {
+        Some(workspace) => route::workspace(route::WORKSPACE_CONFIG, workspace),
+        None => route::CONFIG.to_owned(),
+    }
+}

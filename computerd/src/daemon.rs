@@ -1,0 +1,262 @@
+//! What all parts of the worker share, and the questions that most verbs ask.
+
+use std::sync::Arc;
+
+use computerd_api::v1::OperationReference;
+use parking_lot::Mutex;
+use workspace_store::audit::AuditRecord;
+use workspace_store::object::{CommitKind, Root, Timestamp};
+use workspace_store::operation::OperationKind;
+use workspace_store::source::CommitRequest;
+use workspace_store::store::Store;
+use workspace_store::workspace::WorkspaceInfo;
+use workspace_store::{CommitId, id::WorkspaceId};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::keeper::link::KeeperLink;
+use crate::mounts::Mounts;
+use crate::store_directory::StoreDirectory;
+use crate::volume_plugin::VolumePlugin;
+
+/// How many of the newest operations are searched for the one that a commit made.
+const RECENT_OPERATIONS: usize = 64;
+
+/// The worker's parts.
+#[derive(Debug)]
+pub struct Daemon {
+    /// Where the store is.
+    pub directory: StoreDirectory,
+    /// The store.
+    pub store: Store,
+    /// What is mounted.
+    pub mounts: Mounts,
+    /// The keeper.
+    pub link: Arc<KeeperLink>,
+    /// Process id of the keeper, if there is one.
+    pub keeper_pid: Option<u32>,
+    /// How many workers died before this one.
+    pub restart_count: u32,
+    /// When this worker began.
+    pub since: Timestamp,
+    /// Docker's volume driver.
+    pub volume_plugin: Mutex<VolumePlugin>,
+    /// Told to end the worker; `true` detaches busy mounts.
+    pub stop: tokio::sync::watch::Sender<Option<bool>>,
+    /// The runtime, for what is started from blocking threads.
+    pub runtime: tokio::runtime::Handle,
+}
+
+/// A state of a workspace.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Its file tree.
+    pub root: Root,
+    /// The commit, unless there are uncommitted changes in it.
+    pub commit: Option<CommitId>,
+}
+
+/// A commit of a branch that has nothing uncommitted beside it.
+#[derive(Debug, Clone)]
+pub struct CleanHead {
+    /// The branch's newest commit.
+    pub commit: CommitId,
+    /// Its file tree.
+    pub root: Root,
+    /// Whether a commit had to be made for it.
+    pub is_new: bool,
+}
+
+impl Daemon {
+    /// The branch that is meant: the named one, which must exist, or the default one.
+    pub fn branch_name(&self, workspace: &WorkspaceInfo, named: Option<&String>) -> Result<String> {
+        match named {
+            Some(name) => {
+                self.store.branch(workspace.id, name)?;
+                Ok(name.clone())
+            }
+            None => Ok(workspace.default_branch.clone()),
+        }
+    }
+
+    /// The state that a revision names; without one the live state of the default branch.
+    pub fn state(&self, workspace: &WorkspaceInfo, revision: Option<&String>) -> Result<State> {
+        match revision {
+            Some(revision) => {
+                let commit = self.store.resolve(workspace.id, revision)?;
+                let root = self.store.commit(commit)?.root.clone();
+                Ok(State {
+                    root,
+                    commit: Some(commit),
+                })
+            }
+            None => self.live_state(workspace, &workspace.default_branch),
+        }
+    }
+
+    /// The state of a branch with everything that is uncommitted.
+    pub fn live_state(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<State> {
+        self.mounts.recover(self, workspace.id, branch)?;
+        let head = self.store.branch(workspace.id, branch)?;
+        let committed = self.store.commit(head)?.root.clone();
+        let root = match self.mounts.filesystem(workspace.id, branch) {
+            Some(filesystem) => filesystem.live_root()?,
+            None => committed.clone(),
+        };
+        Ok(State {
+            commit: (root == committed).then_some(head),
+            root,
+        })
+    }
+
+    /// Commits what is uncommitted on a branch, so that its head is all there is.
+    pub fn clean_head(
+        &self,
+        workspace: WorkspaceId,
+        branch: &str,
+        request: CommitRequest,
+    ) -> Result<CleanHead> {
+        self.mounts.recover(self, workspace, branch)?;
+        if let Some(filesystem) = self.mounts.filesystem(workspace, branch) {
+            let outcome = filesystem.commit(request)?;
+            return Ok(CleanHead {
+                commit: outcome.commit,
+                root: outcome.root,
+                is_new: outcome.is_new,
+            });
+        }
+        let commit = self.store.branch(workspace, branch)?;
+        Ok(CleanHead {
+            commit,
+            root: self.store.commit(commit)?.root.clone(),
+            is_new: false,
+        })
+    }
+
+    /// Makes a branch's tree equal to `root` by a new commit, in its mounts as well.
+    ///
+    /// # Errors
+    /// `Conflict` if the branch no longer names `expected_head`.
+    pub fn move_branch(
+        &self,
+        workspace: WorkspaceId,
+        branch: &str,
+        expected_head: CommitId,
+        root: Root,
+        request: CommitRequest,
+    ) -> Result<CommitId> {
+        match self.mounts.filesystem(workspace, branch) {
+            Some(filesystem) => Ok(filesystem.switch(expected_head, root, request)?.commit),
+            None => self
+                .store
+                .set_branch_root(workspace, branch, expected_head, root, request),
+        }
+    }
+
+    /// How people are told of an operation.
+    pub fn operation_reference(&self, workspace: &str, id: u64) -> OperationReference {
+        OperationReference {
+            id,
+            undo: format!("kura undo {workspace} {id}"),
+        }
+    }
+
+    /// The operation by which a branch came to name `commit`.
+    pub fn operation_of(
+        &self,
+        workspace: &WorkspaceInfo,
+        commit: CommitId,
+    ) -> Result<Option<OperationReference>> {
+        let hex = commit.to_hex();
+        let records = self.store.operations(workspace.id, RECENT_OPERATIONS)?;
+        Ok(records
+            .iter()
+            .find(|record| {
+                record.kind == OperationKind::Commit && record.after.as_deref() == Some(&hex)
+            })
+            .map(|record| self.operation_reference(&workspace.name, record.id)))
+    }
+
+    /// The operation that made a workspace.
+    pub fn creation_of(&self, workspace: &WorkspaceInfo) -> Result<OperationReference> {
+        let records = self.store.operations(workspace.id, 0)?;
+        records
+            .last()
+            .map(|record| self.operation_reference(&workspace.name, record.id))
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Corrupt,
+                    format!("workspace {} has no operations", workspace.name),
+                )
+            })
+    }
+
+    /// Records something in the audit log that made no operation. A log that can't be written
+    /// must not undo what has happened: the failure is logged.
+    pub fn audit(
+        &self,
+        principal: &str,
+        source: &str,
+        action: &str,
+        workspace: Option<WorkspaceId>,
+        object: &str,
+        details: serde_json::Value,
+    ) {
+        let record = AuditRecord {
+            principal: principal.to_owned(),
+            source: source.to_owned(),
+            action: action.to_owned(),
+            workspace,
+            object: object.to_owned(),
+            outcome: "ok".to_owned(),
+            details,
+        };
+        if let Err(error) = self.store.audit_append(record) {
+            tracing::error!(?error, action, "write an audit entry");
+        }
+    }
+}
+
+/// A commit request of this kind without run or step.
+pub fn commit_request(author: &str, kind: CommitKind, message: &str) -> CommitRequest {
+    CommitRequest {
+        author: author.to_owned(),
+        kind,
+        message: message.to_owned(),
+        run: None,
+        step: None,
+    }
+}
+
+/// A byte path as it is asked for: without slashes at its ends, `.` for the root.
+pub fn clean_path(path: &[u8]) -> Result<Vec<u8>> {
+    let mut trimmed = path;
+    while let Some(rest) = trimmed.strip_suffix(b"/") {
+        if rest.is_empty() {
+            break;
+        }
+        trimmed = rest;
+    }
+    let trimmed = match trimmed {
+        b"." | b"/" => b"",
+        other => other.strip_prefix(b"./").unwrap_or(other),
+    };
+    workspace_store::path::split_path(trimmed)?;
+    Ok(trimmed.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_relative_and_stay_in_the_tree() {
+        assert_eq!(clean_path(b"").unwrap(), b"");
+        assert_eq!(clean_path(b"/").unwrap(), b"");
+        assert_eq!(clean_path(b".").unwrap(), b"");
+        assert_eq!(clean_path(b"./src/").unwrap(), b"src");
+        for bad in [&b"../x"[..], b"a//b", b"/etc", b"a/../b", b"a\0b"] {
+            let error = clean_path(bad).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The control API: HTTP/1 over a unix socket that only the store's owner and root may use.
+//!
+//! Verbs are plain functions ([`crate::verbs`]) that may block; each runs on a thread of its own
+//! beside the async runtime. One table ([`routes`]) makes both the router and the OpenAPI
+//! document, so that they can't differ.
+
+pub mod openapi;
+pub mod progress;
+mod routes;
+
+use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use axum::serve::IncomingStream;
+use computerd_api::v1::{ErrorBody, Event};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixListener;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::ToSchema;
+
+use crate::daemon::Daemon;
+use crate::error::{self, Error, ErrorKind, Result};
+use openapi::Document;
+use progress::ProgressLines;
+
+/// Longest body of a request. Lists of paths are the longest that people send.
+const MAX_BODY_BYTES: usize = 8 << 20;
+
+/// Lines of a streamed answer that may wait for the client.
+const QUEUED_LINES: usize = 64;
+
+/// Who is connected.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// User id, as the kernel says.
+    uid: Option<u32>,
+}
+
+impl Connected<IncomingStream<'_, UnixListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        Self {
+            uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()),
+        }
+    }
+}
+
+/// One request to a verb.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The daemon.
+    pub daemon: Arc<Daemon>,
+    /// Name of the local user who asks.
+    pub user: String,
+    /// The workspace in the route; empty if there is none.
+    pub workspace: String,
+    /// The name in the route; empty if there is none.
+    pub name: String,
+}
+
+impl Call {
+    /// The principal that the request names, else the local user.
+    pub fn principal(&self, named: Option<&String>) -> String {
+        named.unwrap_or(&self.user).clone()
+    }
+}
+
+/// The name of a local user, its number if it has none.
+pub fn user_name(uid: u32) -> String {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
+
+fn call(daemon: &Arc<Daemon>, peer: Peer, parameters: Parameters) -> Call {
+    let mut parameters = parameters.map(|path| path.0).unwrap_or_default();
+    Call {
+        daemon: daemon.clone(),
+        user: peer.uid.map_or_else(|| "unknown".to_owned(), user_name),
+        workspace: parameters.remove("workspace").unwrap_or_default(),
+        name: parameters.remove("name").unwrap_or_default(),
+    }
+}
+
+fn parse<B: DeserializeOwned>(bytes: &Bytes) -> Result<B> {
+    let text: &[u8] = if bytes.is_empty() { b"{}" } else { bytes };
+    serde_json::from_slice(text).map_err(|error| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("the request's body is not understood: {error}"),
+        )
+        .with_hint("kura and computerd may be of different versions; see `kura version`")
+    })
+}
+
+/// The answer for an error.
+fn error_answer(error: &Error) -> Response {
+    if error.kind() == ErrorKind::Internal || error.kind() == ErrorKind::Corrupt {
+        tracing::error!(?error, "request failed");
+    } else {
+        tracing::debug!(?error, "request failed");
+    }
+    body_answer(&error::body(error))
+}
+
+fn body_answer(body: &ErrorBody) -> Response {
+    let status =
+        StatusCode::from_u16(body.kind.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, json(body)).into_response()
+}
+
+fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Err(error) => {
+            tracing::error!(%error, "encode an answer");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// Runs blocking work beside the runtime; a panic in it becomes an error.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::new(
+            ErrorKind::Internal,
+            "the daemon panicked while it worked on the request",
+        )
+        .with_hint("see `kura daemon logs`, and report it")),
+    }
+}
+
+/// The routes with their documentation, as they are added.
+struct Api {
+    router: Router,
+    daemon: Option<Arc<Daemon>>,
+    document: Document,
+}
+
+impl Api {
+    fn route(&mut self, path: &str, handler: MethodRouter) {
+        self.router = std::mem::take(&mut self.router).route(path, handler);
+    }
+
+    /// A route that is only documented when there is no daemon.
+    fn with_daemon(&mut self, add: impl FnOnce(&mut Self, Arc<Daemon>)) {
+        if let Some(daemon) = self.daemon.clone() {
+            add(self, daemon);
+        }
+    }
+
+    fn get<A: Serialize + ToSchema + Send + 'static>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call) -> Result<A>,
+    ) {
+        self.document.quick::<(), A>("get", path, summary);
+        self.with_daemon(|api, daemon| {
+            api.route(path, axum::routing::get(bodyless(daemon, verb)));
+        });
+    }
+
+    fn delete<A: Serialize + ToSchema + Send + 'static>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call) -> Result<A>,
+    ) {
+        self.document.quick::<(), A>("delete", path, summary);
+        self.with_daemon(|api, daemon| {
+            api.route(path, axum::routing::delete(bodyless(daemon, verb)));
+        });
+    }
+
+    fn post<B, A>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call, B) -> Result<A>,
+    ) where
+        B: DeserializeOwned + ToSchema + Send + 'static,
+        A: Serialize + ToSchema + Send + 'static,
+    {
+        self.document.quick::<B, A>("post", path, summary);
+        self.with_daemon(|api, daemon| {
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                parameters: Parameters,
+                                bytes: Bytes| async move {
+                let call = call(&daemon, peer, parameters);
+                let outcome = match parse(&bytes) {
+                    Ok(body) => blocking(move || verb(&call, body)).await,
+                    Err(error) => Err(error),
+                };
+                match outcome {
+                    Ok(answer) => json(&answer),
+                    Err(error) => error_answer(&error),
+                }
+            };
+            api.route(path, axum::routing::post(handler));
+        });
+    }
+
+    /// Long work: answers with JSON lines.
+    fn stream<B, A>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call, B, &ProgressLines) -> Result<A>,
+    ) where
+        B: DeserializeOwned + ToSchema + Send + 'static,
+        A: Serialize + ToSchema + Send + 'static,
+    {
+        self.document.lines::<B, A>(path, summary);
+        self.with_daemon(|api, daemon| {
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                parameters: Parameters,
+                                bytes: Bytes| async move {
+                let call = call(&daemon, peer, parameters);
+                let body = match parse(&bytes) {
+                    Ok(body) => body,
+                    Err(error) => return error_answer(&error),
+                };
+                let (sender, receiver) = tokio::sync::mpsc::channel(QUEUED_LINES);
+                tokio::spawn(async move {
+                    let lines = ProgressLines::new(sender.clone());
+                    let event = match blocking(move || verb(&call, body, &lines)).await {
+                        Ok(result) => Event::Result { result },
+                        Err(error) => {
+                            tracing::info!(?error, "long work failed");
+                            Event::Error {
+                                error: error::body(&error),
+                            }
+                        }
+                    };
+                    let _ = sender.send(progress::line(&event)).await;
+                });
+                let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
+                (
+                    [(header::CONTENT_TYPE, "application/jsonl")],
+                    Body::from_stream(lines),
+                )
+                    .into_response()
+            };
+            api.route(path, axum::routing::post(handler));
+        });
+    }
+
+    /// Bytes of a file.
+    fn bytes<B: DeserializeOwned + ToSchema + Send + 'static>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call, B) -> Result<crate::verbs::files::ContentReader>,
+    ) {
+        self.document.bytes::<B>(path, summary);
+        self.with_daemon(|api, daemon| {
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                parameters: Parameters,
+                                bytes: Bytes| async move {
+                let call = call(&daemon, peer, parameters);
+                let opened = match parse(&bytes) {
+                    Ok(body) => blocking(move || verb(&call, body)).await,
+                    Err(error) => Err(error),
+                };
+                let mut reader = match opened {
+                    Ok(reader) => reader,
+                    Err(error) => return error_answer(&error),
+                };
+                let size = reader.size();
+                let (sender, receiver) = tokio::sync::mpsc::channel(4);
+                tokio::task::spawn_blocking(move || {
+                    loop {
+                        let piece = reader.next_piece();
+                        if matches!(&piece, Ok(bytes) if bytes.is_empty()) {
+                            return;
+                        }
+                        let is_last = piece.is_err();
+                        let piece = piece.map(Bytes::from);
+                        if sender.blocking_send(piece).is_err() || is_last {
+                            return;
+                        }
+                    }
+                });
+                (
+                    [
+                        (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
+                        (header::CONTENT_LENGTH, size.to_string()),
+                    ],
+                    Body::from_stream(ReceiverStream::new(receiver)),
+                )
+                    .into_response()
+            };
+            api.route(path, axum::routing::post(handler));
+        });
+    }
+}
+
+fn bodyless<A: Serialize + Send + 'static>(
+    daemon: Arc<Daemon>,
+    verb: fn(&Call) -> Result<A>,
+) -> impl AsyncFn(ConnectInfo<Peer>, Parameters) -> Response + Clone {
+    async move |ConnectInfo(peer): ConnectInfo<Peer>, parameters: Parameters| {
+        let call = call(&daemon, peer, parameters);
+        match blocking(move || verb(&call)).await {
+            Ok(answer) => json(&answer),
+            Err(error) => error_answer(&error),
+        }
+    }
+}
+
+/// Lets only root and the user in whom the daemon runs as.
+async fn check_peer(
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let owner = nix::unistd::geteuid().as_raw();
+    match peer.uid {
+        Some(uid) if uid == 0 || uid == owner => next.run(request).await,
+        _ => {
+            tracing::warn!(uid = peer.uid, "refused a connection to the control socket");
+            error_answer(
+                &Error::new(
+                    ErrorKind::PermissionDenied,
+                    "this store belongs to another user",
+                )
+                .with_hint("use a store of your own (--store DIR), or become its owner"),
+            )
+        }
+    }
+}
+
+async fn unknown_route(request: Request) -> Response {
+    error_answer(
+        &Error::new(
+            ErrorKind::NotFound,
+            format!("there is no route {} {}", request.method(), request.uri().path()),
+        )
+        .with_hint("kura and computerd may be of different versions; see `kura version`"),
+    )
+}
+
+/// Everything that is served on the control socket.
+pub fn router(daemon: Arc<Daemon>) -> Router {
+    let mut api = Api {
+        router: Router::new(),
+        daemon: Some(daemon),
+        document: Document::new(),
+    };
+    routes::add(&mut api);
+    let text = api.document.finish();
+    api.route(
+        computerd_api::v1::route::OPENAPI,
+        axum::routing::get(async move || {
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }),
+    );
+    api.router
+        .fallback(unknown_route)
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(axum::middleware::from_fn(check_peer))
+}
+
+/// Listens at `path` for the owner only; replaces what a dead daemon left there.
+pub fn listen(path: &Path) -> Result<UnixListener> {
+    let failed = |error| Error::io(format!("listen at {}", path.display()), error);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    // Bound under another name and renamed, so that nobody connects before the mode is set.
+    let temporary = path.with_extension("new");
+    let _ = std::fs::remove_file(&temporary);
+    let listener = UnixListener::bind(&temporary).map_err(failed)?;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))
+        .map_err(failed)?;
+    std::fs::rename(&temporary, path).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Serves until `end` is ready and running requests are answered.
+pub async fn serve(
+    listener: UnixListener,
+    daemon: Arc<Daemon>,
+    end: impl Future<Output = ()> + Send + 'static,
+) {
+    let service = router(daemon).into_make_service_with_connect_info::<Peer>();
+    if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(end).await {
+        tracing::error!(%error, "serve the control socket");
+    }
+}

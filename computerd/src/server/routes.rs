@@ -1,0 +1,88 @@
+//! The table of routes.
+
+use computerd_api::v1::route;
+
+use super::Api;
+use crate::verbs::{commits, config, control, diff, files, history, mounts, references, revert};
+use crate::verbs::{transfer, workspaces};
+
+pub(super) fn add(api: &mut Api) {
+    api.get(route::VERSION, "Versions", control::version);
+    api.get(route::DAEMON, "State of the daemon", control::status);
+    api.post(
+        route::DAEMON_STOP,
+        "End the daemon: commit, unmount, close",
+        control::stop,
+    );
+    api.get(route::WORKSPACES, "List workspaces", workspaces::list);
+    api.stream(route::WORKSPACES, "Make a workspace", workspaces::create);
+    api.get(route::WORKSPACE, "State of a workspace", workspaces::status);
+    api.post(route::COMMITS, "Commit uncommitted changes", commits::commit);
+    api.post(route::LOG, "History, newest first", history::log);
+    api.post(route::SHOW, "One commit with its changes", history::show);
+    api.post(route::DIFF, "Difference between two states", diff::diff);
+    api.post(route::LIST, "Entries of a directory", files::list);
+    api.bytes(route::CONTENT, "Bytes of a file", files::content);
+    api.stream(route::EXPORT, "Write a state out", transfer::export);
+    api.stream(route::IMPORT, "Bring content in", transfer::import);
+    api.post(route::RESTORE, "Bring paths back", revert::restore);
+    api.post(route::ROLLBACK, "Set a branch back", revert::rollback);
+    api.post(route::UNDO, "Take an operation back", revert::undo);
+    api.post(route::OPERATIONS, "List operations", history::operations);
+    api.post(
+        route::FORK,
+        "Make a workspace from a state of this one",
+        workspaces::fork,
+    );
+    api.post(route::HANDOFF, "Pass a workspace on", workspaces::handoff);
+    api.get(route::BRANCHES, "List branches", references::branches);
+    api.post(route::BRANCHES, "Make a branch", references::create_branch);
+    api.delete(route::BRANCH, "Remove a branch", references::delete_branch);
+    api.get(route::TAGS, "List tags", references::tags);
+    api.post(route::TAGS, "Make a tag", references::create_tag);
+    api.delete(route::TAG, "Remove a tag", references::delete_tag);
+    api.get(
+        route::WORKSPACE_CONFIG,
+        "Settings of a workspace",
+        config::list,
+    );
+    api.post(
+        route::WORKSPACE_CONFIG,
+        "Change a setting of a workspace",
+        config::set,
+    );
+    api.get(route::CONFIG, "Settings of the store", config::list_store);
+    api.post(
+        route::CONFIG,
+        "Change a setting of the store",
+        config::set_store,
+    );
+    api.get(route::MOUNTS, "List mounts", mounts::list);
+    api.post(route::MOUNTS, "Mount a workspace", mounts::mount);
+    api.post(
+        route::UNMOUNT,
+        "End a mount: flush, commit, unmount",
+        mounts::unmount,
+    );
+    api.post(route::AUDIT, "Audit entries, newest first", history::audit);
+    api.post(
+        route::AUDIT_VERIFY,
+        "Check the whole audit chain",
+        history::verify_audit,
+    );
+    api.get(
+        route::VOLUME_PLUGIN,
+        "State of Docker's volume driver",
+        control::volume_plugin,
+    );
+    api.post(
+        route::VOLUME_PLUGIN,
+        "Serve Docker's volume driver",
+        control::start_volume_plugin,
+    );
+    api.delete(
+        route::VOLUME_PLUGIN,
+        "End Docker's volume driver",
+        control::stop_volume_plugin,
+    );
+}

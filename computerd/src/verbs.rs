@@ -1,0 +1,13 @@
+//! The verbs of the control API: plain functions that may block.
+
+pub mod commits;
+pub mod config;
+pub mod control;
+pub mod diff;
+pub mod files;
+pub mod history;
+pub mod mounts;
+pub mod references;
+pub mod revert;
+pub mod transfer;
+pub mod workspaces;

@@ -1,0 +1,33 @@
+//! Making a commit.
+
+use computerd_api::v1::{CommitBody, CommitResult};
+use workspace_store::object::CommitKind;
+
+use crate::convert;
+use crate::daemon::commit_request;
+use crate::error::Result;
+use crate::server::Call;
+
+/// Commits a branch's uncommitted changes.
+pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
+    let author = call.principal(body.author.as_ref());
+    let mut request = commit_request(&author, CommitKind::Manual, &body.message);
+    request.run = body.run;
+    request.step = body.step;
+    let head = daemon.clean_head(workspace.id, &branch, request)?;
+    let mut result = CommitResult {
+        commit: head.commit.to_hex(),
+        branch,
+        is_new: head.is_new,
+        changes: Default::default(),
+        operation: None,
+    };
+    if head.is_new {
+        result.changes = convert::change_counts(&daemon.store.changes(head.commit)?);
+        result.operation = daemon.operation_of(&workspace, head.commit)?;
+    }
+    Ok(result)
+}

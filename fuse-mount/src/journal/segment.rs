@@ -1,0 +1,262 @@
+//! Files of the journal: preallocated, memory-mapped, of one size, each with a number that only
+//! grows.
+//!
+//! A segment is written by the journal alone, under the filesystem's lock, and only ever beyond
+//! what was written before; so bytes that a reader knows of don't change. It lives as long as
+//! something refers to it (`Arc`): the journal until the next checkpoint, extents of files until
+//! their content is in the store. A retired segment's file goes back to the pool when the last
+//! reference is gone, which also keeps its disk blocks allocated.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use memmap2::MmapMut;
+use parking_lot::Mutex;
+
+/// Size of a segment file in bytes. Holds many records of the largest kind (1 MiB of data).
+pub(crate) const SEGMENT_BYTES: u64 = 32 << 20;
+/// Bytes before the first record.
+pub(crate) const SEGMENT_HEADER_BYTES: u64 = 64;
+/// Free files kept for reuse.
+const FREE_FILES_MAX: usize = 4;
+
+const MAGIC: &[u8; 8] = b"KURAJRNL";
+const VERSION: u32 = 1;
+
+/// Hands out segment files and takes them back.
+#[derive(Debug)]
+pub(crate) struct SegmentPool {
+    directory: PathBuf,
+    free: Mutex<Vec<PathBuf>>,
+    free_counter: AtomicU64,
+    is_directory_dirty: AtomicBool,
+}
+
+impl SegmentPool {
+    /// The pool of a directory. Returns the numbers of segments found there, in ascending order.
+    pub(crate) fn open(directory: &Path) -> io::Result<(Arc<Self>, Vec<u64>)> {
+        let mut numbers = Vec::new();
+        let mut free = Vec::new();
+        let mut counter = 0;
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if let Some(number) = name
+                .strip_prefix("segment-")
+                .and_then(|text| text.parse().ok())
+            {
+                numbers.push(number);
+            } else if let Some(number) = name.strip_prefix("free-") {
+                counter = counter.max(number.parse().unwrap_or(0));
+                free.push(path);
+            }
+        }
+        numbers.sort_unstable();
+        let pool = Self {
+            directory: directory.to_owned(),
+            free: Mutex::new(free),
+            free_counter: AtomicU64::new(counter),
+            is_directory_dirty: AtomicBool::new(false),
+        };
+        Ok((Arc::new(pool), numbers))
+    }
+
+    fn path_of(&self, number: u64) -> PathBuf {
+        self.directory.join(format!("segment-{number}"))
+    }
+
+    /// A new, empty segment.
+    ///
+    /// # Errors
+    /// `ENOSPC` when the disk can't hold it; then nothing has been made.
+    pub(crate) fn create(self: &Arc<Self>, number: u64) -> io::Result<Arc<Segment>> {
+        let path = self.path_of(number);
+        let reused = self.free.lock().pop();
+        let file = match &reused {
+            Some(free) => {
+                std::fs::rename(free, &path)?;
+                OpenOptions::new().read(true).write(true).open(&path)?
+            }
+            None => {
+                let file = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .open(&path)?;
+                if let Err(error) = allocate(&file) {
+                    // An unallocated file must not stay behind: it would be taken for a segment.
+                    std::fs::remove_file(&path)?;
+                    return Err(error);
+                }
+                file
+            }
+        };
+        self.is_directory_dirty.store(true, Ordering::Release);
+        file.write_all_at(&header(number), 0)?;
+        Segment::map(self, number, path, file)
+    }
+
+    /// An existing segment, for replay.
+    pub(crate) fn open_segment(self: &Arc<Self>, number: u64) -> io::Result<Option<Arc<Segment>>> {
+        let path = self.path_of(number);
+        let file = OpenOptions::new().read(true).write(true).open(&path)?;
+        let mut found = [0; SEGMENT_HEADER_BYTES as usize];
+        if file.metadata()?.len() != SEGMENT_BYTES
+            || file.read_exact_at(&mut found, 0).is_err()
+            || found != header(number)
+        {
+            return Ok(None);
+        }
+        Segment::map(self, number, path, file).map(Some)
+    }
+
+    /// Removes a segment that holds nothing that is needed.
+    pub(crate) fn discard(&self, number: u64) {
+        self.recycle(&self.path_of(number));
+    }
+
+    /// Makes the names of new segments durable.
+    pub(crate) fn sync_directory(&self) -> io::Result<()> {
+        if self.is_directory_dirty.swap(false, Ordering::AcqRel) {
+            let result = File::open(&self.directory).and_then(|directory| directory.sync_all());
+            if result.is_err() {
+                self.is_directory_dirty.store(true, Ordering::Release);
+            }
+            return result;
+        }
+        Ok(())
+    }
+
+    fn recycle(&self, path: &Path) {
+        let mut free = self.free.lock();
+        if free.len() < FREE_FILES_MAX {
+            let number = self.free_counter.fetch_add(1, Ordering::Relaxed) + 1;
+            let target = self.directory.join(format!("free-{number}"));
+            if std::fs::rename(path, &target).is_ok() {
+                free.push(target);
+                return;
+            }
+        }
+        // A file that stays is ignored at the next start: its number is below the first one.
+        drop(std::fs::remove_file(path));
+    }
+
+    /// Gives the disk space of unused files back.
+    pub(crate) fn trim(&self) {
+        for path in self.free.lock().drain(..) {
+            drop(std::fs::remove_file(path));
+        }
+    }
+}
+
+fn header(number: u64) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+    let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn allocate(file: &File) -> io::Result<()> {
+    // SAFETY: a plain system call on a descriptor that is open for its duration.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, SEGMENT_BYTES as libc::off_t) };
+    if result == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::EOPNOTSUPP) {
+        return file.set_len(SEGMENT_BYTES);
+    }
+    Err(error)
+}
+
+/// One segment file.
+pub(crate) struct Segment {
+    pool: Arc<SegmentPool>,
+    number: u64,
+    path: PathBuf,
+    file: File,
+    map: Mutex<MmapMut>,
+    is_retired: AtomicBool,
+}
+
+impl Segment {
+    fn map(
+        pool: &Arc<SegmentPool>,
+        number: u64,
+        path: PathBuf,
+        file: File,
+    ) -> io::Result<Arc<Self>> {
+        // SAFETY: the file lies in the overlay's own locked directory, is fully allocated, and
+        // nobody truncates it while it is mapped.
+        let map = unsafe { MmapMut::map_mut(&file)? };
+        Ok(Arc::new(Self {
+            pool: Arc::clone(pool),
+            number,
+            path,
+            file,
+            map: Mutex::new(map),
+            is_retired: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Writes through the mapping: in the page cache when this returns, so it survives the process.
+    pub(crate) fn write(&self, position: u64, bytes: &[u8]) {
+        let start = position as usize;
+        self.map.lock()[start..start + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Writes many bytes by a system call, which is cheaper than faulting every page in.
+    pub(crate) fn write_large(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)
+    }
+
+    /// Reads bytes that were written before.
+    pub(crate) fn read(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, position)
+    }
+
+    /// Runs `use_bytes` on the whole mapped file, for replay.
+    pub(crate) fn with_bytes<T>(&self, use_bytes: impl FnOnce(&[u8]) -> T) -> T {
+        use_bytes(&self.map.lock())
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// The journal no longer needs it: its file is reused when nobody refers to it.
+    pub(crate) fn retire(&self) {
+        self.is_retired.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.is_retired.load(Ordering::Acquire) {
+            self.pool.recycle(&self.path);
+        }
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segment({})", self.number)
+    }
+}

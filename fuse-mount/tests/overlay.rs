@@ -1,0 +1,648 @@
+//! The filesystem without a kernel, over a real store: what survives a kill, what a commit holds,
+//! what a switch changes. Requests are made as the transport would make them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fuse_mount::fs::request::{
+    Caller, Entry, Errno, Failure, Mode, Request, Response, SetAttributes,
+};
+use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use workspace_store::object::CommitKind;
+use workspace_store::source::CommitRequest;
+use workspace_store::store::{Store, StoreOptions};
+
+const ROOT: u64 = 1;
+
+struct Overlay {
+    store: Store,
+    directory: tempfile::TempDir,
+}
+
+impl Overlay {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let options = StoreOptions {
+            create: true,
+            ..Default::default()
+        };
+        let store = Store::open(&directory.path().join("store"), options).unwrap();
+        store.create_workspace("demo", "tester").unwrap();
+        Self { store, directory }
+    }
+
+    fn open(&self, is_resumed: bool) -> Mounted {
+        let workspace = self.store.workspace("demo").unwrap();
+        let source = self.store.source(workspace.id, "main").unwrap();
+        let filesystem = Filesystem::open(
+            source,
+            FilesystemOptions {
+                directory: self.directory.path().join("overlay"),
+                policy: CommitPolicy {
+                    enabled: false,
+                    quiet: Duration::from_millis(50),
+                    max_interval: Duration::from_secs(3600),
+                },
+                author: "tester".into(),
+                is_read_only: false,
+                is_resumed,
+            },
+        )
+        .unwrap();
+        Mounted {
+            filesystem,
+            next_unique: std::cell::Cell::new(2),
+        }
+    }
+}
+
+/// A filesystem and the numbers of its requests. Dropping it without `close` is a kill: nothing is
+/// written at that moment.
+struct Mounted {
+    filesystem: Arc<Filesystem>,
+    next_unique: std::cell::Cell<u64>,
+}
+
+impl Mounted {
+    fn caller(&self) -> Caller {
+        let unique = self.next_unique.get();
+        self.next_unique.set(unique + 2);
+        Caller {
+            uid: 0,
+            gid: 0,
+            pid: 1,
+            unique,
+            is_resent: false,
+        }
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Result<Response, Errno> {
+        match self
+            .filesystem
+            .handle(&self.caller(), request, Mode::MayBlock)
+        {
+            Ok(response) => Ok(response),
+            Err(Failure::Errno(errno)) => Err(errno),
+            Err(Failure::WouldBlock) => panic!("a worker may block"),
+        }
+    }
+
+    fn entry(&self, request: &Request<'_>) -> Entry {
+        match self.ask(request).unwrap() {
+            Response::Entry(entry) => entry,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn create(&self, parent: u64, name: &str, data: &[u8]) -> u64 {
+        let name = name.as_bytes();
+        let inode = self
+            .entry(&Request::Create {
+                parent,
+                name,
+                mode: 0o644,
+                umask: 0o022,
+                flags: 0,
+            })
+            .inode;
+        self.write(inode, 0, data);
+        inode
+    }
+
+    fn mkdir(&self, parent: u64, name: &str) -> u64 {
+        let name = name.as_bytes();
+        self.entry(&Request::MakeDirectory {
+            parent,
+            name,
+            mode: 0o755,
+            umask: 0o022,
+        })
+        .inode
+    }
+
+    fn write(&self, inode: u64, offset: u64, data: &[u8]) {
+        for (index, part) in data.chunks(1 << 20).enumerate() {
+            let offset = offset + (index << 20) as u64;
+            let request = Request::Write {
+                inode,
+                offset,
+                data: part,
+                kill_suid_gid: false,
+                from_cache: false,
+            };
+            assert_eq!(self.ask(&request), Ok(Response::Count(part.len() as u64)));
+        }
+    }
+
+    fn read(&self, inode: u64) -> Vec<u8> {
+        let mut content = Vec::new();
+        loop {
+            let request = Request::Read {
+                inode,
+                offset: content.len() as u64,
+                size: 1 << 20,
+            };
+            match self.ask(&request).unwrap() {
+                Response::Data(data) if data.is_empty() => return content,
+                Response::Data(data) => content.extend(data),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn look_up(&self, path: &str) -> Result<Entry, Errno> {
+        let mut parent = ROOT;
+        let mut found = Err(Errno(libc::ENOENT));
+        for name in path.split('/') {
+            match self.ask(&Request::Lookup {
+                parent,
+                name: name.as_bytes(),
+            })? {
+                Response::Entry(entry) => {
+                    parent = entry.inode;
+                    found = Ok(entry);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        found
+    }
+
+    fn content(&self, path: &str) -> Vec<u8> {
+        self.read(self.look_up(path).unwrap().inode)
+    }
+
+    fn unlink(&self, parent: u64, name: &str) {
+        assert_eq!(
+            self.ask(&Request::Unlink {
+                parent,
+                name: name.as_bytes()
+            }),
+            Ok(Response::Empty)
+        );
+    }
+
+    fn rename(&self, from: (u64, &str), to: (u64, &str)) {
+        let request = Request::Rename {
+            parent: from.0,
+            name: from.1.as_bytes(),
+            new_parent: to.0,
+            new_name: to.1.as_bytes(),
+            flags: 0,
+        };
+        assert_eq!(self.ask(&request), Ok(Response::Empty));
+    }
+
+    fn commit(&self) -> workspace_store::CommitId {
+        self.filesystem.commit(manual()).unwrap().commit
+    }
+
+    fn names(&self, directory: u64) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut cookie = 0;
+        loop {
+            let request = Request::ReadDirectory {
+                inode: directory,
+                cookie,
+                size: 4096,
+                overhead_bytes: 24,
+                plus: false,
+            };
+            match self.ask(&request).unwrap() {
+                Response::Directory(entries) if entries.is_empty() => break,
+                Response::Directory(entries) => {
+                    cookie = entries.last().unwrap().cookie;
+                    names.extend(
+                        entries
+                            .iter()
+                            .map(|entry| String::from_utf8_lossy(&entry.name).into()),
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        names.retain(|name| name != "." && name != "..");
+        names.sort();
+        names
+    }
+}
+
+fn manual() -> CommitRequest {
+    CommitRequest {
+        author: "tester".into(),
+        kind: CommitKind::Manual,
+        message: String::new(),
+        run: None,
+        step: None,
+    }
+}
+
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn g1_acknowledged_changes_survive_a_kill() {
+    let overlay = Overlay::new();
+    let large = noise(3_500_000, 1);
+    let (file, big, moved);
+    {
+        let mounted = overlay.open(false);
+        let directory = mounted.mkdir(ROOT, "d");
+        file = mounted.create(directory, "small", b"one");
+        mounted.write(file, 3, b" two");
+        big = mounted.create(ROOT, "big", &large);
+        mounted.write(big, 1_000_000, b"changed in the middle");
+        moved = mounted.create(ROOT, "old", b"moved");
+        mounted.rename((ROOT, "old"), (directory, "new"));
+        mounted.create(ROOT, "gone", b"x");
+        mounted.unlink(ROOT, "gone");
+    }
+    let mut expected = large;
+    expected[1_000_000..1_000_021].copy_from_slice(b"changed in the middle");
+    for round in 0..3 {
+        let mounted = overlay.open(false);
+        assert_eq!(
+            mounted.look_up("d/small").unwrap().inode,
+            file,
+            "round {round}"
+        );
+        assert_eq!(mounted.content("d/small"), b"one two");
+        assert_eq!(mounted.content("d/new"), b"moved");
+        assert_eq!(mounted.look_up("d/new").unwrap().inode, moved);
+        assert_eq!(mounted.look_up("gone").unwrap_err(), Errno(libc::ENOENT));
+        assert!(mounted.content("big") == expected, "round {round}");
+        assert_eq!(mounted.look_up("big").unwrap().inode, big);
+    }
+}
+
+#[test]
+fn g7_committed_files_are_there_after_close_with_the_same_numbers() {
+    let overlay = Overlay::new();
+    let data = noise(300_000, 2);
+    let mut numbers = Vec::new();
+    {
+        let mounted = overlay.open(false);
+        let directory = mounted.mkdir(ROOT, "d");
+        mounted.create(directory, "a", &data);
+        let linked = mounted.create(ROOT, "first", b"linked");
+        mounted.entry(&Request::Link {
+            inode: linked,
+            new_parent: directory,
+            new_name: b"second",
+        });
+        for path in ["d", "d/a", "first", "d/second"] {
+            numbers.push((path, mounted.look_up(path).unwrap().inode));
+        }
+        mounted.commit();
+        mounted.rename((ROOT, "first"), (ROOT, "renamed"));
+        mounted.filesystem.close().unwrap();
+    }
+    let mounted = overlay.open(false);
+    numbers[2].0 = "renamed";
+    for (path, number) in numbers {
+        assert_eq!(mounted.look_up(path).unwrap().inode, number, "{path}");
+    }
+    assert_eq!(mounted.content("d/a"), data);
+    let linked = mounted.look_up("renamed").unwrap();
+    assert_eq!(linked.attributes.link_count, 2);
+    mounted.write(linked.inode, 0, b"LINKED");
+    assert_eq!(mounted.content("d/second"), b"LINKED");
+    let before = mounted.filesystem.status().head;
+    assert_ne!(mounted.commit(), before);
+    mounted.filesystem.close().unwrap();
+    assert_eq!(overlay.open(false).content("d/second"), b"LINKED");
+}
+
+#[test]
+fn g5_a_commit_without_changes_makes_none_and_what_came_and_went_leaves_no_trace() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "kept", b"1");
+    let commit = mounted.commit();
+    assert_eq!(mounted.commit(), commit);
+    assert!(!mounted.filesystem.status().is_dirty);
+    mounted.content("kept");
+    mounted.names(ROOT);
+    assert_eq!(mounted.commit(), commit);
+}
+
+#[test]
+fn a_resent_request_is_answered_and_not_repeated() {
+    let overlay = Overlay::new();
+    let (first, removal, created);
+    {
+        let mounted = overlay.open(false);
+        first = mounted.caller();
+        let request = Request::Create {
+            parent: ROOT,
+            name: b"new",
+            mode: 0o644,
+            umask: 0,
+            flags: libc::O_EXCL as u32,
+        };
+        created = match mounted
+            .filesystem
+            .handle(&first, &request, Mode::Inline)
+            .unwrap()
+        {
+            Response::Entry(entry) => entry.inode,
+            other => panic!("{other:?}"),
+        };
+        mounted.create(ROOT, "old", b"");
+        mounted.commit();
+        removal = mounted.caller();
+        let request = Request::Unlink {
+            parent: ROOT,
+            name: b"old",
+        };
+        mounted
+            .filesystem
+            .handle(&removal, &request, Mode::Inline)
+            .unwrap();
+    }
+    let mounted = overlay.open(true);
+    let again = |caller: Caller, request: &Request<'_>| {
+        let caller = Caller {
+            is_resent: true,
+            ..caller
+        };
+        mounted.filesystem.handle(&caller, request, Mode::Inline)
+    };
+    let request = Request::Create {
+        parent: ROOT,
+        name: b"new",
+        mode: 0o644,
+        umask: 0,
+        flags: libc::O_EXCL as u32,
+    };
+    match again(first, &request).unwrap() {
+        Response::Entry(entry) => assert_eq!(entry.inode, created),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        again(
+            removal,
+            &Request::Unlink {
+                parent: ROOT,
+                name: b"old"
+            }
+        ),
+        Ok(Response::Empty)
+    );
+    assert_eq!(mounted.names(ROOT), ["new"]);
+}
+
+#[test]
+fn an_open_unlinked_file_survives_commits_and_kills_of_a_resumed_mount() {
+    let overlay = Overlay::new();
+    let large = noise(500_000, 3);
+    let (small, big, stored);
+    {
+        let mounted = overlay.open(false);
+        stored = mounted.create(ROOT, "stored", &large);
+        mounted.commit();
+        small = mounted.create(ROOT, "small", b"small");
+        big = mounted.create(ROOT, "big", &large);
+        for name in ["small", "big", "stored"] {
+            mounted.unlink(ROOT, name);
+        }
+        mounted.create(ROOT, "other", b"");
+        mounted.commit();
+        mounted.write(small, 5, b" more");
+    }
+    for _ in 0..2 {
+        let mounted = overlay.open(true);
+        assert_eq!(mounted.read(small), b"small more");
+        assert!(mounted.read(big) == large);
+        assert!(mounted.read(stored) == large);
+        mounted.create(ROOT, "another", b"").to_string();
+        mounted.commit();
+        mounted.unlink(ROOT, "another");
+    }
+}
+
+#[test]
+fn a_resumed_mount_finds_stored_inodes_by_their_numbers() {
+    let overlay = Overlay::new();
+    {
+        let mounted = overlay.open(false);
+        let directory = mounted.mkdir(ROOT, "d");
+        mounted.create(directory, "f", b"content");
+        mounted.filesystem.close().unwrap();
+    }
+    // Another overlay directory: nothing but the store knows the files, as after an import.
+    let fork = overlay.store.workspace("demo").unwrap();
+    overlay
+        .store
+        .fork_workspace(fork.id, fork.head, "other", "tester")
+        .unwrap();
+    let open = |is_resumed| {
+        let workspace = overlay.store.workspace("other").unwrap();
+        let filesystem = Filesystem::open(
+            overlay.store.source(workspace.id, "main").unwrap(),
+            FilesystemOptions {
+                directory: overlay.directory.path().join("other"),
+                policy: CommitPolicy {
+                    enabled: false,
+                    ..Default::default()
+                },
+                author: "tester".into(),
+                is_read_only: false,
+                is_resumed,
+            },
+        )
+        .unwrap();
+        Mounted {
+            filesystem,
+            next_unique: std::cell::Cell::new(2),
+        }
+    };
+    let number = open(false).look_up("d/f").unwrap().inode;
+    let mounted = open(true);
+    assert_eq!(mounted.read(number), b"content");
+    mounted.write(number, 0, b"C");
+    drop(mounted);
+    assert_eq!(open(true).read(number), b"Content");
+}
+
+#[test]
+fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let directory = mounted.mkdir(ROOT, "d");
+    let same = mounted.create(directory, "same", b"same");
+    let edited = mounted.create(directory, "edited", b"before");
+    let removed = mounted.create(ROOT, "removed", b"removed");
+    let target = mounted.filesystem.commit(manual()).unwrap();
+    mounted.write(edited, 0, b"AFTER!");
+    mounted.unlink(ROOT, "removed");
+    let extra = mounted.mkdir(ROOT, "extra");
+    mounted.create(extra, "inside", b"uncommitted");
+    let rollback = CommitRequest {
+        kind: CommitKind::Rollback,
+        ..manual()
+    };
+    let outcome = mounted
+        .filesystem
+        .switch(target.root.clone(), rollback)
+        .unwrap();
+    assert!(outcome.is_new);
+    assert_eq!(outcome.root, target.root);
+    assert_eq!(mounted.look_up("d").unwrap().inode, directory);
+    assert_eq!(mounted.look_up("d/same").unwrap().inode, same);
+    assert_ne!(mounted.look_up("d/edited").unwrap().inode, edited);
+    assert_eq!(mounted.content("d/edited"), b"before");
+    assert_eq!(mounted.read(edited), b"AFTER!");
+    assert_ne!(mounted.look_up("removed").unwrap().inode, removed);
+    assert_eq!(mounted.names(ROOT), ["d", "removed"]);
+    // What was uncommitted is the parent of the rollback.
+    let rescue = overlay.store.commit(outcome.commit).unwrap().parents[0];
+    let rescue = overlay.store.commit(rescue).unwrap();
+    assert_eq!(rescue.kind, CommitKind::Rescue);
+    let back = CommitRequest {
+        kind: CommitKind::Undo,
+        ..manual()
+    };
+    mounted
+        .filesystem
+        .switch(rescue.root.clone(), back)
+        .unwrap();
+    assert_eq!(mounted.content("extra/inside"), b"uncommitted");
+    assert_eq!(mounted.content("d/edited"), b"AFTER!");
+    // The same after a kill and after a clean restart.
+    let number = mounted.look_up("d/edited").unwrap().inode;
+    drop(mounted);
+    let mounted = overlay.open(false);
+    assert_eq!(mounted.look_up("d/edited").unwrap().inode, number);
+    assert_eq!(mounted.content("extra/inside"), b"uncommitted");
+    mounted.filesystem.close().unwrap();
+    assert_eq!(overlay.open(false).content("d/edited"), b"AFTER!");
+}
+
+#[test]
+fn g4_a_switch_brings_hard_links_back_as_one_file() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let directory = mounted.mkdir(ROOT, "d");
+    let file = mounted.create(ROOT, "a", b"v1");
+    mounted.entry(&Request::Link {
+        inode: file,
+        new_parent: directory,
+        new_name: b"b",
+    });
+    let target = mounted.filesystem.commit(manual()).unwrap().root;
+    mounted.write(file, 0, b"v2");
+    mounted.commit();
+    mounted.filesystem.switch(target.clone(), manual()).unwrap();
+    let check = |mounted: &Mounted| {
+        let (a, b) = (
+            mounted.look_up("a").unwrap(),
+            mounted.look_up("d/b").unwrap(),
+        );
+        assert_eq!(a.inode, b.inode);
+        assert_eq!(a.attributes.link_count, 2);
+        assert_eq!(mounted.content("d/b"), b"v1");
+        a.inode
+    };
+    let number = check(&mounted);
+    assert_ne!(number, file);
+    mounted.unlink(ROOT, "a");
+    mounted.unlink(directory, "b");
+    mounted.commit();
+    mounted.filesystem.switch(target, manual()).unwrap();
+    let number = check(&mounted);
+    mounted.filesystem.close().unwrap();
+    assert_eq!(check(&overlay.open(false)), number);
+}
+
+#[test]
+fn sparse_files_keep_their_holes_through_commits() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let file = mounted.create(ROOT, "sparse", b"head");
+    let size = SetAttributes {
+        size: Some(50 << 20),
+        ..Default::default()
+    };
+    mounted
+        .ask(&Request::SetAttributes {
+            inode: file,
+            changes: size,
+        })
+        .unwrap();
+    mounted.write(file, 40 << 20, &noise(10_000, 4));
+    let check = |mounted: &Mounted| {
+        let entry = mounted.look_up("sparse").unwrap();
+        assert_eq!(entry.attributes.size, 50 << 20);
+        assert!(
+            entry.attributes.blocks * 512 <= 32 << 10,
+            "{}",
+            entry.attributes.blocks
+        );
+        let seek = |offset, whence| {
+            mounted.ask(&Request::Seek {
+                inode: entry.inode,
+                offset,
+                whence: whence as u32,
+            })
+        };
+        assert_eq!(seek(0, libc::SEEK_HOLE), Ok(Response::Offset(4096)));
+        assert_eq!(seek(4096, libc::SEEK_DATA), Ok(Response::Offset(40 << 20)));
+        assert_eq!(seek(45 << 20, libc::SEEK_DATA), Err(Errno(libc::ENXIO)));
+    };
+    check(&mounted);
+    mounted.commit();
+    check(&mounted);
+    mounted.filesystem.close().unwrap();
+    let mounted = overlay.open(false);
+    check(&mounted);
+    let entry = mounted.look_up("sparse").unwrap();
+    mounted.write(entry.inode, 20 << 20, b"island");
+    mounted.commit();
+    let content = mounted.content("sparse");
+    assert_eq!(&content[..4], b"head");
+    assert_eq!(&content[20 << 20..(20 << 20) + 6], b"island");
+    assert_eq!(content[40 << 20..(40 << 20) + 10_000], noise(10_000, 4));
+}
+
+#[test]
+fn removing_entries_while_listing_skips_none() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    for number in 0..3000 {
+        mounted.create(ROOT, &format!("file-{number}"), b"");
+    }
+    let mut cookie = 0;
+    let mut seen = 0;
+    loop {
+        let request = Request::ReadDirectory {
+            inode: ROOT,
+            cookie,
+            size: 4096,
+            overhead_bytes: 24,
+            plus: false,
+        };
+        let Response::Directory(entries) = mounted.ask(&request).unwrap() else {
+            panic!()
+        };
+        let Some(last) = entries.last() else { break };
+        cookie = last.cookie;
+        for entry in entries {
+            if &*entry.name != b"." && &*entry.name != b".." {
+                seen += 1;
+                mounted.unlink(ROOT, std::str::from_utf8(&entry.name).unwrap());
+            }
+        }
+    }
+    assert_eq!(seen, 3000);
+    assert!(mounted.names(ROOT).is_empty());
+}

@@ -1,0 +1,595 @@
+//! History: what commits hold, when they are made, and how they come back.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use e2e::{
+    Manifest, TestStore, assert_same_tree, make_odd_tree, manifest, run, shell_ok, wait_until,
+};
+
+/// Longer than the quiet time of the commit policy and than the longest interval under load.
+const COMMIT_POLICY_WAIT: Duration = Duration::from_secs(8);
+
+fn small_project(directory: &Path) {
+    shell_ok(
+        directory,
+        "mkdir -p src/deep docs; for n in 1 2 3 4 5; do seq 1 $((n * 100)) >src/file-$n; done
+         echo one >src/deep/one; echo text >docs/text; ln -s ../src docs/link; chmod 750 src/file-1",
+    );
+}
+
+/// Paths that differ in any commit after `base`, over the whole history.
+fn paths_touched_since(store: &TestStore, name: &str, base: &str) -> Vec<String> {
+    let ids = store.log_ids(name);
+    let newer: Vec<&String> = ids.iter().take_while(|id| *id != base).collect();
+    let mut paths = Vec::new();
+    for id in newer {
+        let run = store.ok(&["show", &format!("{name}@{id}"), "--name-status"]);
+        paths.extend(
+            run.stdout
+                .lines()
+                .filter(|line| line.contains('\t'))
+                .flat_map(|line| line.split('\t').skip(1).map(str::to_owned)),
+        );
+    }
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn without_root_times(mut tree: Manifest) -> Manifest {
+    for (path, entry) in &mut tree {
+        if path.as_os_str().is_empty() {
+            entry.mtime_ns = 0;
+        }
+    }
+    tree
+}
+
+#[test]
+fn fuse_g5_an_idle_or_reading_session_commits_nothing() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let before = store.log_ids("demo");
+    let mount = store.mount("demo");
+    shell_ok(
+        &mount.path,
+        "ls -lR . >/dev/null; find . -type f -exec cat {} + >/dev/null; grep -r one . >/dev/null; stat src/* >/dev/null",
+    );
+    thread::sleep(COMMIT_POLICY_WAIT);
+    assert_eq!(store.log_ids("demo"), before, "reading made a commit");
+    store.unmount(&mount);
+    assert_eq!(store.log_ids("demo"), before, "unmounting made a commit");
+}
+
+#[test]
+fn fuse_writing_is_committed_without_asking() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let before = store.log_ids("demo");
+    let mount = store.mount("demo");
+    fs::write(mount.join("new"), "content").unwrap();
+    wait_until("an automatic commit", COMMIT_POLICY_WAIT, || {
+        store.log_ids("demo").len() > before.len()
+    });
+    assert_eq!(store.ok(&["cat", "demo@main:new"]).stdout, "content");
+    let after = store.log_ids("demo");
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(store.log_ids("demo"), after, "nothing changed since");
+}
+
+#[test]
+fn fuse_g7_every_attribute_comes_back_from_import_through_mount_export_and_tar() {
+    let store = TestStore::new();
+    let source = store.scratch_directory("source");
+    make_odd_tree(&source);
+    let expected = manifest(&source);
+    store.init("demo", Some(&source));
+
+    let directory = store.scratch("exported");
+    let _ = run(store
+        .command()
+        .args(["export", "demo@main"])
+        .arg(&directory))
+    .ok();
+    assert_same_tree(&expected, &manifest(&directory));
+    let sparse = fs::metadata(directory.join("sparse")).unwrap();
+    assert!(
+        sparse.blocks() * 512 < sparse.len() / 2,
+        "the exported file has no holes: {} blocks",
+        sparse.blocks()
+    );
+
+    let mount = store.mount_with("demo", &["--read-only"]);
+    assert_same_tree(&expected, &manifest(&mount.path));
+    store.unmount(&mount);
+
+    let archive = store.scratch("exported.tar");
+    let _ = run(store
+        .command()
+        .args(["export", "demo@main", "--tar"])
+        .arg(&archive))
+    .ok();
+    let unpacked = store.scratch_directory("unpacked");
+    shell_ok(
+        &unpacked,
+        &format!(
+            "tar --xattrs --xattrs-include='*' --acls --numeric-owner -xpf '{}'",
+            archive.display()
+        ),
+    );
+    let mut expected_in_tar = expected.clone();
+    // The format has no sockets.
+    expected_in_tar.retain(|_, entry| entry.kind != "socket");
+    assert_same_tree(&expected_in_tar, &manifest(&unpacked));
+
+    store.init("from-tar", Some(&archive));
+    let again = store.scratch("exported-again");
+    let _ = run(store
+        .command()
+        .args(["export", "from-tar@main"])
+        .arg(&again))
+    .ok();
+    assert_same_tree(&expected_in_tar, &manifest(&again));
+}
+
+#[test]
+fn fuse_g7_what_is_made_in_a_mount_comes_back_by_restore_and_rollback() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    let top = mount.join("tree");
+    fs::create_dir(&top).unwrap();
+    make_odd_tree(&top);
+    let expected = manifest(&top);
+    let id = store.commit("demo", "odd tree");
+    assert_same_tree(&expected, &manifest(&top));
+
+    shell_ok(&mount.path, "rm -rf tree");
+    store.commit("demo", "all gone");
+    store.ok(&["restore", "demo", "tree", "--from", &id, "--yes"]);
+    assert_same_tree(&expected, &manifest(&top));
+
+    shell_ok(
+        &mount.path,
+        "chmod -R a+rwX tree; rm -rf tree/plain; echo more >>tree/owned; mv tree/zero-length tree/zero; rm -f tree/socket tree/pipe; chown -R 5:5 tree/group-directory",
+    );
+    store.ok(&["rollback", "demo", &id, "--yes"]);
+    assert_same_tree(&expected, &manifest(&top));
+    store.unmount(&mount);
+    let mount = store.mount("demo");
+    assert_same_tree(&expected, &manifest(&mount.join("tree")));
+}
+
+#[test]
+fn g3_a_tree_id_covers_every_byte_and_attribute() {
+    let store = TestStore::new();
+    let source = store.scratch_directory("source");
+    small_project(&source);
+    let tree_of = |name: &str| {
+        store.init(name, Some(&source));
+        let value = store.json(&["show", &format!("{name}@main")]);
+        find_text(&value, "tree").unwrap_or_else(|| panic!("no tree in {value}"))
+    };
+    let first = tree_of("first");
+    assert_eq!(tree_of("same"), first, "equal trees have equal ids");
+    let mut seen = vec![first];
+    for (index, change) in [
+        "chmod 751 src/file-1",
+        "chown 1:0 src/file-2",
+        "touch -d '2001-02-03 04:05:06.000000007' src/file-3",
+        "setfattr -n user.a -v b src/file-4",
+        "printf X | dd of=src/file-5 conv=notrunc status=none",
+        "mkdir empty",
+        "ln src/file-1 src/hard",
+        "ln -sfn ../docs docs/link",
+    ]
+    .iter()
+    .enumerate()
+    {
+        shell_ok(&source, change);
+        let tree = tree_of(&format!("changed-{index}"));
+        assert!(!seen.contains(&tree), "`{change}` does not change the id");
+        seen.push(tree);
+    }
+}
+
+fn find_text(value: &serde_json::Value, key: &str) -> Option<String> {
+    match value {
+        serde_json::Value::Object(map) => map
+            .get(key)
+            .and_then(|found| found.as_str().map(str::to_owned))
+            .or_else(|| map.values().find_map(|inner| find_text(inner, key))),
+        serde_json::Value::Array(list) => list.iter().find_map(|inner| find_text(inner, key)),
+        _ => None,
+    }
+}
+
+#[test]
+fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
+    const WRITERS: usize = 3;
+    const COMMITS: usize = 12;
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    let stop = AtomicBool::new(false);
+    let mut ids = Vec::new();
+    thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (first, second) = (
+                mount.join(format!("{writer}-first")),
+                mount.join(format!("{writer}-second")),
+            );
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut first = fs::File::create(first).unwrap();
+                let mut second = fs::File::create(second).unwrap();
+                let mut number = 0u64;
+                // Always the first file before the second: no instant has them the other way round.
+                while !stop.load(Ordering::Relaxed) {
+                    number += 1;
+                    for file in [&mut first, &mut second] {
+                        file.seek(SeekFrom::Start(0)).unwrap();
+                        write!(file, "{number:020}").unwrap();
+                    }
+                }
+            });
+        }
+        let renamer = mount.join("walker");
+        let stop_renamer = &stop;
+        scope.spawn(move || {
+            fs::create_dir_all(renamer.join("a")).unwrap();
+            fs::create_dir_all(renamer.join("b")).unwrap();
+            fs::write(renamer.join("a/token"), "token").unwrap();
+            let mut is_in_a = true;
+            while !stop_renamer.load(Ordering::Relaxed) {
+                let (from, to) = if is_in_a { ("a", "b") } else { ("b", "a") };
+                fs::rename(
+                    renamer.join(from).join("token"),
+                    renamer.join(to).join("token"),
+                )
+                .unwrap();
+                is_in_a = !is_in_a;
+            }
+        });
+        thread::sleep(Duration::from_millis(300));
+        for number in 0..COMMITS {
+            ids.push(store.commit("demo", &format!("cut {number}")));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let mut values = Vec::new();
+    for id in &ids {
+        for writer in 0..WRITERS {
+            let read = |which: &str| -> u64 {
+                let run = store.ok(&["cat", &format!("demo@{id}:{writer}-{which}")]);
+                run.stdout
+                    .trim()
+                    .parse()
+                    .unwrap_or_else(|_| panic!("torn content {:?} in {id}", run.stdout))
+            };
+            let (first, second) = (read("first"), read("second"));
+            assert!(
+                first == second || first == second + 1,
+                "commit {id}: writer {writer} had written {first} and {second}"
+            );
+            values.push(first);
+        }
+        let listing = store.ok(&["ls", &format!("demo@{id}:walker"), "--recursive"]);
+        assert_eq!(
+            listing.stdout.matches("token").count(),
+            1,
+            "the moving file is there exactly once in {id}: {}",
+            listing.stdout
+        );
+    }
+    values.sort_unstable();
+    values.dedup();
+    assert!(
+        values.len() > COMMITS,
+        "the writers stood still: {values:?}"
+    );
+}
+
+#[test]
+fn fuse_g4_rollback_of_a_live_mount_keeps_open_files_and_can_be_undone() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let mount = store.mount("demo");
+    let good = store.commit("demo", "good");
+    let original = manifest(&mount.path);
+
+    shell_ok(
+        &mount.path,
+        "rm -rf src/deep src/file-2; echo changed >src/file-3; echo new >src/new; chmod 600 src/file-1",
+    );
+    let mut open = fs::File::open(mount.join("src/file-3")).unwrap();
+    let shell_directory = mount.join("docs");
+    // Not committed by hand: a rollback must keep it all the same.
+    let broken = manifest(&mount.path);
+    store.ok(&["rollback", "demo", &good, "--yes"]);
+
+    assert_same_tree(&original, &manifest(&mount.path));
+    let mut content = String::new();
+    open.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "changed\n", "an open file keeps what it had");
+    assert!(shell_directory.join("text").exists());
+
+    store.ok(&["undo", "demo", "--yes"]);
+    assert_same_tree(
+        &without_root_times(broken.clone()),
+        &without_root_times(manifest(&mount.path)),
+    );
+    store.ok(&["undo", "demo", "--yes"]);
+    assert_same_tree(&original, &manifest(&mount.path));
+    for id in store.log_ids("demo") {
+        store.ok(&["show", &format!("demo@{id}")]);
+    }
+    assert!(
+        store.log_ids("demo").contains(&good),
+        "a rollback adds to history"
+    );
+}
+
+#[test]
+fn fuse_rollback_of_one_path_leaves_the_rest() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let mount = store.mount("demo");
+    let good = store.commit("demo", "good");
+    let deep = manifest(&mount.join("src/deep"));
+    shell_ok(&mount.path, "rm -rf src/deep; echo kept >docs/kept");
+    store.ok(&["rollback", "demo", &good, "--path", "src/deep", "--yes"]);
+    assert_same_tree(&deep, &manifest(&mount.join("src/deep")));
+    assert_eq!(
+        fs::read_to_string(mount.join("docs/kept")).unwrap(),
+        "kept\n"
+    );
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_a_destructive_verb_asks_first() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let first = store.log_ids("demo")[0].clone();
+    let other = store.scratch_directory("other");
+    fs::write(other.join("only"), "this").unwrap();
+    let _ = run(store
+        .command()
+        .args(["import", "demo"])
+        .arg(&other)
+        .arg("--replace")
+        .arg("--yes"))
+    .ok();
+    let before = store.log_ids("demo");
+    assert_eq!(before.len(), 2);
+
+    let plan = store.ok(&["rollback", "demo", &first, "--dry-run"]);
+    assert!(plan.stdout.contains("src/file-1"), "no plan: {plan}");
+    assert_eq!(store.log_ids("demo"), before);
+
+    let refused = store.kura(&["rollback", "demo", &first]);
+    assert_ne!(refused.code, 0, "{refused}");
+    assert!(refused.stderr.contains("--yes"), "no hint: {refused}");
+    assert_eq!(store.log_ids("demo"), before);
+
+    store.ok(&["rollback", "demo", &first, "--yes"]);
+    assert_eq!(store.log_ids("demo").len(), 3);
+    let exported = store.scratch("exported");
+    let _ = run(store.command().args(["export", "demo@main"]).arg(&exported)).ok();
+    assert_same_tree(
+        &without_root_times(manifest(&project)),
+        &without_root_times(manifest(&exported)),
+    );
+}
+
+#[test]
+fn fuse_editors_and_stream_editors_show_as_the_change_that_was_meant() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let mount = store.mount("demo");
+    let base = store.commit("demo", "base");
+    shell_ok(&mount.path, "sed -i s/100/hundred/ src/file-1");
+    let after_sed = store.commit("demo", "sed");
+    shell_ok(
+        &mount.path,
+        "printf ':%%s/text/words/\\n:wq\\n' | vim -u NONE -es docs/text || true",
+    );
+    assert_eq!(
+        fs::read_to_string(mount.join("docs/text")).unwrap(),
+        "words\n"
+    );
+    let after_vim = store.commit("demo", "vim");
+    assert_eq!(
+        store.changes(&["demo", &base, &after_sed]),
+        [('M', "src/file-1".to_owned())]
+    );
+    assert_eq!(
+        store.changes(&["demo", &after_sed, &after_vim]),
+        [('M', "docs/text".to_owned())]
+    );
+    assert_eq!(
+        paths_touched_since(&store, "demo", &base),
+        ["docs/text", "src/file-1"],
+        "no temporary name in any commit"
+    );
+}
+
+#[test]
+fn fuse_git_shows_no_temporary_names() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    shell_ok(
+        &mount.path,
+        "git init -q -b main .; for n in $(seq 40); do echo $n >file-$n; done; git add -A; git commit -qm one",
+    );
+    let base = store.commit("demo", "repository");
+    shell_ok(
+        &mount.path,
+        "for n in $(seq 40); do echo more >>file-$n; git commit -qam $n; done; git gc -q --prune=now; git fsck --strict",
+    );
+    store.commit("demo", "collected");
+    let touched = paths_touched_since(&store, "demo", &base);
+    assert!(
+        touched.iter().any(|path| path.ends_with(".pack")),
+        "{touched:?}"
+    );
+    let temporary: Vec<&String> = touched
+        .iter()
+        .filter(|path| path.ends_with(".lock") || path.contains("tmp_") || path.contains(".tmp-"))
+        .collect();
+    assert!(temporary.is_empty(), "temporary names: {temporary:?}");
+}
+
+#[test]
+fn fuse_handoff_fences_the_giver_and_the_taker_goes_on_from_the_same_bytes() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    make_odd_tree(&mount.path);
+    let given = manifest(&mount.path);
+    let handed = store.ok(&["handoff", "demo", "--to", "second-agent", "-m", "go on"]);
+    let id = handed.last_line().to_owned();
+    assert_eq!(id.len(), 64, "{handed}");
+    let refused = fs::write(mount.join("too-late"), "x").map_err(|error| error.raw_os_error());
+    assert_eq!(
+        refused,
+        Err(Some(nix::libc::EROFS)),
+        "the giver can't write any more"
+    );
+
+    let taken = store.mount_with(&format!("demo@{id}"), &["--branch", "second"]);
+    assert_same_tree(&given, &manifest(&taken.path));
+    fs::write(taken.join("goes-on"), "x").unwrap();
+    store.unmount(&taken);
+    assert_eq!(store.ok(&["cat", "demo@second:goes-on"]).stdout, "x");
+    assert!(!mount.join("goes-on").exists());
+}
+
+#[test]
+fn fuse_a_change_of_one_byte_in_a_big_file_stores_little() {
+    const BIG_BYTES: usize = 48 << 20;
+    const MAX_GROWTH_BYTES: u64 = 4 << 20;
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    let mut content = vec![0u8; BIG_BYTES];
+    fs::File::open("/dev/urandom")
+        .unwrap()
+        .read_exact(&mut content)
+        .unwrap();
+    fs::write(mount.join("big"), &content).unwrap();
+    let base = store.commit("demo", "big");
+    let before = stored_bytes(&store, &base);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .open(mount.join("big"))
+        .unwrap();
+    file.seek(SeekFrom::Start(20_000_000)).unwrap();
+    file.write_all(&[!content[20_000_000]]).unwrap();
+    drop(file);
+    let changed = store.commit("demo", "one byte");
+    content[20_000_000] = !content[20_000_000];
+    let out = run(store
+        .command()
+        .args(["cat", &format!("demo@{changed}:big")]))
+    .ok();
+    assert!(
+        out.stdout_bytes == content,
+        "the committed content is wrong"
+    );
+    let growth = stored_bytes(&store, &changed).saturating_sub(before);
+    assert!(
+        growth < MAX_GROWTH_BYTES,
+        "the store grew by {growth} bytes"
+    );
+}
+
+/// Bytes of the database with its log, once the commit is in it.
+fn stored_bytes(store: &TestStore, commit: &str) -> u64 {
+    store.ok(&["show", &format!("demo@{commit}")]);
+    ["kura.db", "kura.db-wal"]
+        .iter()
+        .filter_map(|name| fs::metadata(store.path().join(name)).ok())
+        .map(|metadata| metadata.len())
+        .sum()
+}
+
+#[test]
+fn fuse_a_long_commit_does_not_hold_up_the_mount() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    shell_ok(
+        &mount.path,
+        "head -c 200000000 /dev/urandom >big; for n in $(seq 2000); do echo $n >small-$n; done",
+    );
+    let mut commit: std::process::Child = store
+        .command()
+        .args(["commit", "demo", "-m", "long"])
+        .spawn()
+        .unwrap();
+    let mut slowest = Duration::ZERO;
+    let mut count = 0;
+    while commit.try_wait().unwrap().is_none() {
+        let start = Instant::now();
+        let path = mount.join(format!("during-{count}"));
+        fs::write(&path, "x").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"x");
+        slowest = slowest.max(start.elapsed());
+        count += 1;
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(commit.wait().unwrap().success());
+    // Generous: writing 200 MB back to a slow disk may hold one write for a while.
+    assert!(
+        slowest < Duration::from_secs(5),
+        "a write waited {slowest:?} ({count} writes)"
+    );
+}
+
+#[test]
+fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let id = store.log_ids("demo")[0].clone();
+    store.ok(&["tag", "create", &format!("demo@{id}"), "first"]);
+    store.ok(&["fork", "demo", "copy"]);
+    let text = run(store.command().args(["audit", "demo", "--json"]))
+        .ok()
+        .stdout;
+    for action in ["init", "tag"] {
+        assert!(text.contains(action), "no {action} in {text}");
+    }
+    store.ok(&["audit", "--verify"]);
+    let _ = store.stop_daemon().ok();
+    let database = store.path().join("kura.db");
+    let changed = run(Command::new("sqlite3")
+        .arg(&database)
+        .arg("UPDATE audit SET principal = 'somebody-else' WHERE rowid = 1; SELECT changes();"));
+    assert_eq!(changed.stdout.trim(), "1", "{changed}");
+    let verified = store.kura(&["audit", "--verify"]);
+    assert_eq!(
+        verified.code, 7,
+        "a changed entry must be noticed: {verified}"
+    );
+}

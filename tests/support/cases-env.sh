@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Prints the CASE_* settings that let the outside cases drive Kura (evaluate the output).
+#   cases-env.sh KURA STORE WORKSPACE DIRECTORY [PEER_DIRECTORY]
+#   cases-env.sh verb NAME          what the settings call; KURA, KURA_STORE and WORKSPACE are set
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ "$1" != verb ]; then
+    kura=$1 store=$2 workspace=$3 directory=$4 peer=${5:-}
+    for name in MOUNT UMOUNT KILL OPS COMMIT ROLLBACK DIFF UNDO OPEN CLOSE LOG; do
+        echo "export CASE_$name='KURA=$kura KURA_STORE=$store WORKSPACE=$workspace PEER=$peer $here/cases-env.sh verb $name'"
+    done
+    echo "export CASE_STORE='$store'"
+    echo "export CASE_IMAGE=kura-test:small"
+    [ -z "$peer" ] || echo "export CASE_PEER_DIR='$peer'"
+    exit
+fi
+
+export KURA_STORE NO_COLOR=1
+kura() { "$KURA" "$@"; }
+case $2 in
+    MOUNT)
+        kura mount "$WORKSPACE" "$DIR" --allow-other --repair
+        [ -z "$PEER" ] || kura mount "$WORKSPACE" "$PEER" --allow-other --repair
+        ;;
+    UMOUNT)
+        [ -z "$PEER" ] || kura umount "$PEER"
+        kura umount "$DIR"
+        ;;
+    KILL)
+        pids=$(kura daemon status --json | python3 -c 'import json,sys; d=json.load(sys.stdin); d=d.get("daemon",d); print(d["keeper_pid"], d["pid"])')
+        for pid in $pids; do kill -9 "$pid" 2>/dev/null || true; done
+        for pid in $pids; do while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done; done
+        ;;
+    OPS)
+        kura daemon status --json | python3 -c '
+import json, sys
+def counts(v):
+    if isinstance(v, dict):
+        return [n for k, n in v.items() if k == "request_count"] + [n for x in v.values() for n in counts(x)]
+    return [n for x in v for n in counts(x)] if isinstance(v, list) else []
+found = counts(json.load(sys.stdin))
+# Without a count the cases must not pass by accident.
+print(sum(found) if found else sys.exit("no request_count in the status"))'
+        ;;
+    COMMIT) kura commit "$WORKSPACE" -m "${MSG:-}" -q ;;
+    ROLLBACK) kura rollback "$WORKSPACE" "$COMMIT" --yes ;;
+    UNDO) kura undo "$WORKSPACE" --yes ;;
+    LOG) kura log "$WORKSPACE" --ids ;;
+    # Raw names, one change a line as the cases read it.
+    DIFF) kura diff "$WORKSPACE" "$FROM" ${TO:+"$TO"} --name-status --no-renames -z | tr '\0' '\n' ;;
+    OPEN) kura mount "$WORKSPACE@$COMMIT" "$DEST" --branch "case-$$-$RANDOM" --allow-other ;;
+    CLOSE) kura umount "$DEST" ;;
+esac

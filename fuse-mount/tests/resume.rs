@@ -4,6 +4,8 @@
 //! This test program is also the daemon (started with `KURA_TEST_DAEMON`). Its filesystem is a
 //! flat table in a shared file; changes are made so that a resent request can be repeated.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "this is a test")]
+
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -301,6 +303,7 @@ fn daemon_process() {
     let file = open("table");
     file.set_len((SLOTS * SLOT_BYTES) as u64).unwrap();
     let table = Table {
+        // SAFETY: nobody shortens the file while it is mapped.
         map: Mutex::new(unsafe { MmapMut::map_mut(&file) }.unwrap()),
         resent: AtomicU64::new(0),
         counts: open("resent"),
@@ -312,6 +315,7 @@ fn daemon_process() {
     };
     let session = match std::env::var("KURA_TEST_STATE") {
         Ok(state) => {
+            // SAFETY: the keeper put the device there for this process.
             let device = unsafe { OwnedFd::from_raw_fd(DEVICE) };
             Session::resume(device, serde_json::from_str(&state).unwrap(), environment).unwrap()
         }
@@ -351,6 +355,7 @@ impl Keeper {
             command.env("KURA_TEST_STATE", state);
         }
         let socket = socket.as_raw_fd();
+        // SAFETY: dup2 is async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 if libc::dup2(socket, SOCKET) < 0 {
@@ -382,6 +387,7 @@ impl Keeper {
         let length = message.bytes;
         for control in message.cmsgs().unwrap() {
             if let ControlMessageOwned::ScmRights(descriptors) = control {
+                // SAFETY: the kernel has just made the descriptor for this process.
                 self.device = Some(unsafe { OwnedFd::from_raw_fd(descriptors[0]) });
             }
         }

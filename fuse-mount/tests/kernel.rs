@@ -222,7 +222,7 @@ fn ten_thousand_entries_are_listed_once_each_while_others_are_deleted() {
     for entry in fs::read_dir(mounted.directory.path()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let number: u32 = name[1..].parse().unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             fs::remove_file(mounted.path(&name)).unwrap();
         }
         assert!(seen.insert(number), "{name} twice");

@@ -1,6 +1,8 @@
 //! Bytes of the kernel's protocol, written out by hand from its documented layout: what each
 //! request is understood as, and what each answer looks like.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 use std::time::Duration;
 
 use fuse_mount::fs::request::{

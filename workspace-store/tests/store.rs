@@ -1,5 +1,7 @@
 //! The store through its public functions, on a real database.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,7 +172,7 @@ fn a_new_workspace_has_an_empty_first_commit() {
     assert_eq!(fixture.store.directory_entries(root.tree), 0);
     assert_eq!(
         fixture.store.workspaces().unwrap(),
-        [fixture.workspace.clone()]
+        std::slice::from_ref(&fixture.workspace)
     );
     let error = fixture.store.create_workspace("demo", "ada").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
@@ -1138,4 +1140,21 @@ fn a_large_directory_is_split_and_one_edit_touches_few_nodes() {
         )
         .unwrap();
     assert_eq!(again, big, "the same entries give the same id");
+}
+
+#[test]
+fn a_path_as_long_as_linux_allows_is_stored_on_an_ordinary_stack() {
+    let fixture = Fixture::new();
+    let mut deepest = DirectoryEdit {
+        entries: entries([("f", file(1, "deep"))]),
+        ..Default::default()
+    };
+    for _ in 0..2048 {
+        deepest = DirectoryEdit {
+            entries: entries([("d", directory(deepest))]),
+            ..Default::default()
+        };
+    }
+    let commit = fixture.apply(|root| edit_of(root, [("d", directory(deepest))]));
+    assert_eq!(fixture.changes(commit).len(), 2050);
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::id::TreeId;
-use crate::object::{Attributes, Hole, LinkId, Name, Node};
+use crate::object::{Attributes, Hole, LinkId, Name, Node, Root};
 
 /// Bytes of a changed file, frozen: they don't change while the store reads them.
 pub trait Content: Send + Sync {
@@ -45,10 +45,24 @@ impl Content for Vec<u8> {
 pub struct SnapshotEdit {
     /// New attributes of the root directory; `None` keeps them.
     pub root_attributes: Option<Attributes>,
-    /// Changes of the root directory's entries.
+    /// Changes of the root directory's entries. Without a base and without entries it leaves the
+    /// root directory as it is, so that a default edit changes nothing.
     pub root: DirectoryEdit,
     /// Changes of the link table; `None` removes the entry.
     pub links: BTreeMap<LinkId, Option<LinkEdit>>,
+}
+
+impl SnapshotEdit {
+    /// An edit that keeps everything of `base`. (The default edit starts anew, without entries.)
+    pub fn unchanged(base: &Root) -> Self {
+        Self {
+            root: DirectoryEdit {
+                base: Some(base.tree),
+                ..DirectoryEdit::default()
+            },
+            ..Self::default()
+        }
+    }
 }
 
 /// A change of one directory's entries.

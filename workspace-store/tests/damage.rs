@@ -1,395 +1,289 @@
-//! What a store does when its process is killed, when its file is changed behind its back, and
-//! when it meets a file that it must not touch.
+//! Databases that are foreign, newer, broken or tampered with.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use workspace_store::audit::{AuditQuery, AuditRecord};
 use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
-use workspace_store::object::{Attributes, CommitKind, Node, Root, TreeEntry};
-use workspace_store::reader::ObjectReader;
-use workspace_store::source::{CommitRequest, Submission};
-use workspace_store::{CommitId, ErrorKind, Store, StoreError, StoreOptions, WorkspaceId};
+use workspace_store::object::{Attributes, CommitKind};
+use workspace_store::source::CommitRequest;
+use workspace_store::{ErrorKind, Store, StoreError, StoreOptions};
 
-const DATABASE: &str = "kura.db";
-const CHILD_DIRECTORY: &str = "KURA_TEST_CHILD_DIRECTORY";
-
-fn open(directory: &Path) -> Store {
-    Store::open(directory, StoreOptions::default()).unwrap()
-}
-
-fn refusal(directory: &Path) -> StoreError {
-    Store::open(directory, StoreOptions::default()).expect_err("the store must be refused")
-}
-
-fn request(message: String) -> CommitRequest {
-    CommitRequest {
-        author: "ada".to_owned(),
-        kind: CommitKind::Snapshot,
-        message,
-        run: None,
-        step: None,
-    }
-}
-
-fn file(key: u64, content: Vec<u8>) -> EntryEdit {
-    EntryEdit::Put(InodeEdit {
-        attributes: Attributes {
-            mode: 0o644,
-            ..Attributes::default()
+fn open(directory: &Path) -> Result<Store, StoreError> {
+    Store::open(
+        directory,
+        StoreOptions {
+            create: false,
+            ..StoreOptions::default()
         },
-        node: NodeEdit::Content {
-            key,
-            content: Arc::new(content),
-        },
-    })
+    )
 }
 
-fn edit(base: &Root, entries: BTreeMap<Box<[u8]>, EntryEdit>) -> SnapshotEdit {
-    SnapshotEdit {
+/// A closed store with one commit, and a connection to its database.
+fn closed_store(directory: &Path) -> Connection {
+    let store = Store::open(directory, StoreOptions::default()).unwrap();
+    let workspace = store.create_workspace("demo", "ada").unwrap();
+    let root = store.commit(workspace.head).unwrap().root.clone();
+    let mut large = vec![0; 300_000];
+    blake3::Hasher::new().finalize_xof().fill(&mut large);
+    let entries = [("small", b"small content".to_vec()), ("large", large)]
+        .into_iter()
+        .enumerate()
+        .map(|(key, (name, content))| {
+            let edit = InodeEdit {
+                attributes: Attributes::default(),
+                node: NodeEdit::Content {
+                    key: key as u64,
+                    content: Arc::new(content),
+                },
+            };
+            (name.as_bytes().into(), EntryEdit::Put(edit))
+        })
+        .collect();
+    let edit = SnapshotEdit {
         root: DirectoryEdit {
-            base: Some(base.tree),
+            base: Some(root.tree),
             entries,
             key: None,
         },
         ..SnapshotEdit::default()
-    }
-}
-
-/// Content of the two files of the child's commit number `number`: a small and a chunked one.
-fn contents(number: u64) -> [(String, Vec<u8>); 2] {
-    let mut large = vec![0; 300_000];
-    blake3::Hasher::new()
-        .update(&number.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut large);
-    [
-        (
-            format!("small-{}", number % 7),
-            number.to_string().into_bytes(),
-        ),
-        (format!("large-{}", number % 3), large),
-    ]
-}
-
-fn commit_number(store: &Store, workspace: WorkspaceId, number: u64) -> CommitId {
-    let source = store.source(workspace, "main").unwrap();
-    let head = source.head().unwrap();
-    let entries = contents(number)
-        .into_iter()
-        .enumerate()
-        .map(|(key, (name, content))| {
-            (
-                name.into_bytes().into_boxed_slice(),
-                file(key as u64, content),
-            )
-        })
-        .collect();
-    let submitted = source
-        .submit(Submission {
-            expected_head: head.commit,
-            base: head.root.clone(),
-            edit: edit(&head.root, entries),
-            commit: Some(request(number.to_string())),
-            first_journal_segment: number,
-            next_inode_number: 100 + number,
-            inode_records: BTreeMap::new(),
-        })
+    };
+    let request = CommitRequest {
+        author: "ada".to_owned(),
+        kind: CommitKind::Manual,
+        message: "two files".to_owned(),
+        run: None,
+        step: None,
+    };
+    store
+        .apply_edit(
+            workspace.id,
+            "main",
+            workspace.head,
+            &root,
+            edit,
+            request,
+            &|_| {},
+        )
         .unwrap();
-    assert!(submitted.is_new);
-    submitted.commit
-}
-
-#[test]
-#[ignore = "runs as the child of the next test"]
-fn child_commits_until_it_is_killed() {
-    let Some(directory) = std::env::var_os(CHILD_DIRECTORY) else {
-        return;
-    };
-    let store = open(Path::new(&directory));
-    let workspace = store.workspace("demo").unwrap().id;
-    let first = store.log(workspace, &Default::default()).unwrap().len() as u64;
-    for number in first.. {
-        let id = commit_number(&store, workspace, number);
-        writeln!(std::io::stdout(), "\ncommit {number} {id}").unwrap();
-    }
-}
-
-/// [G-2] for a killed process: every commit that was reported is whole, and nothing is half done.
-#[test]
-fn reported_commits_survive_a_kill_at_any_moment() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path());
-    let workspace = store.create_workspace("demo", "ada").unwrap().id;
+    store
+        .set_setting(workspace.id, "key", Some("value"), "ada")
+        .unwrap();
     store.close().unwrap();
-    let mut reported: Vec<(u64, CommitId)> = Vec::new();
-    for round in 0..6_u64 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "child_commits_until_it_is_killed",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env(CHILD_DIRECTORY, directory.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let wanted = reported.len() + 3 + round as usize;
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while reported.len() < wanted {
-            let line = lines.next().expect("the child ended by itself").unwrap();
-            if let Some((number, id)) = line
-                .strip_prefix("commit ")
-                .and_then(|rest| rest.split_once(' '))
-            {
-                reported.push((number.parse().unwrap(), id.parse().unwrap()));
-            }
-        }
-        std::thread::sleep(std::time::Duration::from_micros(round * 1_700));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        for line in lines {
-            if let Some((number, id)) = line
-                .unwrap()
-                .strip_prefix("commit ")
-                .and_then(|rest| rest.split_once(' '))
-            {
-                reported.push((number.parse().unwrap(), id.parse().unwrap()));
-            }
-        }
+    Connection::open(directory.join("kura.db")).unwrap()
+}
 
-        let store = open(directory.path());
-        assert_eq!(store.check(&|_| {}).unwrap().problems, []);
-        let head = store.branch(workspace, "main").unwrap();
-        let log = store.log(workspace, &Default::default()).unwrap();
-        assert_eq!(log[0].id, head);
-        for (number, id) in &reported {
-            assert!(
-                log.iter().any(|entry| entry.id == *id),
-                "commit {number} is lost"
-            );
-            let root = &store.commit(*id).unwrap().root;
-            for (name, content) in contents(*number) {
-                let Some(TreeEntry::Inline(inode)) =
-                    store.lookup(root.tree, name.as_bytes()).unwrap()
-                else {
-                    panic!("{name} is missing in commit {number}");
-                };
-                let Node::Regular { blob, size, .. } = inode.node else {
-                    panic!("{name} is no file");
-                };
-                assert_eq!(store.read_whole_blob(blob, size, 1 << 20).unwrap(), content);
-            }
-        }
-        // The state of the overlay moved together with the branch.
-        let source = store.source(workspace, "main").unwrap();
-        let overlay = source.overlay().unwrap().unwrap();
-        assert_eq!(overlay.head, head);
-        let number: u64 = store.commit(head).unwrap().message.parse().unwrap();
-        assert_eq!(overlay.first_journal_segment, number);
-        // At most one commit was made and not reported; the next round goes on after it.
-        let (last, _) = reported[reported.len() - 1];
+#[test]
+fn a_missing_store_is_not_made_by_accident() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = open(directory.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_newer_store_is_refused_and_not_touched() {
+    for change in [
+        "PRAGMA user_version = 2",
+        "UPDATE meta SET value = value || ' future' WHERE key = 'features_incompatible'",
+        "UPDATE meta SET value = 'future' WHERE key = 'features_read_only_compatible'",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = closed_store(directory.path());
+        connection.execute_batch(change).unwrap();
+        connection.close().unwrap();
+        let before = std::fs::read(directory.path().join("kura.db")).unwrap();
+        let error = open(directory.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Incompatible, "{change}: {error}");
+        assert!(error.message().contains("newer version"), "{error}");
+        assert!(error.hint().is_some());
         assert!(
-            number == last || number == last + 1,
-            "{number} after {last}"
+            std::fs::read(directory.path().join("kura.db")).unwrap() == before,
+            "{change}"
         );
-        if number > last {
-            reported.push((number, head));
-        }
-        store.close().unwrap();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let connection = closed_store(directory.path());
+    connection
+        .execute(
+            "UPDATE meta SET value = 'future' WHERE key = 'features_compatible'",
+            [],
+        )
+        .unwrap();
+    connection.close().unwrap();
+    open(directory.path()).expect("an unknown compatible feature does no harm");
+}
+
+#[test]
+fn foreign_and_broken_databases_are_refused_and_not_touched() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kura.db");
+    let foreign = Connection::open(&path).unwrap();
+    foreign
+        .execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)")
+        .unwrap();
+    foreign.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let error = open(directory.path()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Incompatible);
+    assert!(error.message().contains("another program"), "{error}");
+    assert!(std::fs::read(&path).unwrap() == before);
+
+    for bytes in [b"this is a text file, not a database, ".repeat(500), {
+        let mut cut = before.clone();
+        cut[16..1000].fill(0xa5);
+        cut
+    }] {
+        std::fs::write(&path, &bytes).unwrap();
+        let error = open(directory.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+        assert!(error.hint().is_some());
+        assert!(std::fs::read(&path).unwrap() == bytes);
     }
 }
 
 #[test]
-fn a_second_opener_is_refused_and_the_first_goes_on() {
+fn a_creation_that_was_cut_short_is_taken_up() {
     let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path());
-    let error = refusal(directory.path());
-    assert_eq!(error.kind(), ErrorKind::Busy);
-    assert!(error.hint().is_some());
+    std::fs::write(directory.path().join("kura.db"), b"").unwrap();
+    let store = open(directory.path()).unwrap();
     store.create_workspace("demo", "ada").unwrap();
-    store.close().unwrap();
-    assert_eq!(open(directory.path()).workspaces().unwrap().len(), 1);
 }
 
 #[test]
-fn foreign_newer_and_broken_databases_are_refused_and_left_alone() {
-    let make_foreign = |path: &Path| {
-        let connection = Connection::open(path).unwrap();
-        connection
-            .execute_batch("CREATE TABLE theirs (a); PRAGMA user_version = 3;")
-            .unwrap();
-    };
-    let make_newer = |path: &Path| {
-        open(path.parent().unwrap()).close().unwrap();
-        let connection = Connection::open(path).unwrap();
-        connection.pragma_update(None, "user_version", 99).unwrap();
-    };
-    let make_featured = |path: &Path| {
-        open(path.parent().unwrap()).close().unwrap();
-        let connection = Connection::open(path).unwrap();
-        let changed = connection
-            .execute(
-                "UPDATE meta SET value = value || ' time-travel' WHERE key = 'features_incompatible'",
+fn damaged_objects_are_found_by_the_check_and_never_read() {
+    for (table, column, object) in [
+        ("chunk_data", "data", "chunk"),
+        ("tree_node", "data", "directory"),
+        ("commit_object", "data", "commit"),
+        ("manifest", "data", "content"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = closed_store(directory.path());
+        // The last row: for chunks and directories the one that the newest commit needs.
+        let (row, bytes): (i64, Vec<u8>) = connection
+            .query_row(
+                &format!("SELECT rowid, {column} FROM {table} ORDER BY rowid DESC LIMIT 1"),
                 [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .unwrap();
-        assert_eq!(changed, 1);
-    };
-    let make_broken =
-        |path: &Path| std::fs::write(path, b"no database at all ".repeat(999)).unwrap();
-    let cases: [(&dyn Fn(&Path), ErrorKind, &str); 4] = [
-        (&make_foreign, ErrorKind::Incompatible, "another program"),
-        (&make_newer, ErrorKind::Incompatible, "99"),
-        (&make_featured, ErrorKind::Incompatible, "time-travel"),
-        (&make_broken, ErrorKind::Corrupt, "not a readable database"),
-    ];
-    for (make, kind, text) in cases {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(DATABASE);
-        make(&path);
-        let before = std::fs::read(&path).unwrap();
-        let error = refusal(directory.path());
-        assert_eq!(error.kind(), kind, "{error:?}");
-        assert!(error.message().contains(text), "{error:?}");
-        assert!(error.hint().is_some(), "{error:?}");
-        assert_eq!(std::fs::read(&path).unwrap(), before);
-    }
-    let nowhere = tempfile::tempdir().unwrap();
-    let options = StoreOptions {
-        create: false,
-        ..StoreOptions::default()
-    };
-    let error = Store::open(nowhere.path(), options).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound);
-    assert_eq!(std::fs::read_dir(nowhere.path()).unwrap().count(), 0);
-}
-
-/// [G-10] Whatever is changed in the audit log, and wherever it is cut, is found.
-#[test]
-fn every_change_of_the_audit_log_is_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path());
-    let workspace = store.create_workspace("demo", "ada").unwrap().id;
-    for outcome in ["ok", "denied", "failed"] {
-        store
-            .audit_append(AuditRecord {
-                principal: "bob".to_owned(),
-                source: "api".to_owned(),
-                action: "path.read".to_owned(),
-                workspace: Some(workspace),
-                object: "secret".to_owned(),
-                outcome: outcome.to_owned(),
-                details: serde_json::json!({ "why": outcome }),
-            })
-            .unwrap();
-    }
-    let entries = store.audit(&AuditQuery::default()).unwrap();
-    let verified = store.audit_verify().unwrap();
-    assert_eq!(verified.entries, entries.len() as u64);
-    assert_eq!(verified.broken, None);
-    store.close().unwrap();
-
-    let last = entries.len() as u64;
-    let changes = [
-        (
-            "UPDATE audit SET time_ns = time_ns + 1 WHERE sequence = 2",
-            2,
-        ),
-        ("UPDATE audit SET principal = 'eve' WHERE sequence = 2", 2),
-        ("UPDATE audit SET source = 'mount' WHERE sequence = 3", 3),
-        (
-            "UPDATE audit SET action = 'path.writ' WHERE sequence = 2",
-            2,
-        ),
-        ("UPDATE audit SET workspace = NULL WHERE sequence = 2", 2),
-        ("UPDATE audit SET object = 'other' WHERE sequence = 3", 3),
-        ("UPDATE audit SET outcome = 'ok' WHERE sequence = 3", 3),
-        ("UPDATE audit SET details = '{}' WHERE sequence = 2", 2),
-        (
-            "UPDATE audit SET previous = zeroblob(32) WHERE sequence = 2",
-            2,
-        ),
-        ("UPDATE audit SET hash = zeroblob(32) WHERE sequence = 1", 1),
-        ("DELETE FROM audit WHERE sequence = 1", 1),
-        ("DELETE FROM audit WHERE sequence = 3", 3),
-        (
-            "DELETE FROM audit WHERE sequence = (SELECT max(sequence) FROM audit)",
-            last,
-        ),
-        ("DELETE FROM audit", 1),
-    ];
-    for (change, sequence) in changes {
-        let copy = tempfile::tempdir().unwrap();
-        let path = copy.path().join(DATABASE);
-        std::fs::copy(directory.path().join(DATABASE), &path).unwrap();
-        let connection = Connection::open(&path).unwrap();
-        let refused = connection.execute(change, []);
-        assert!(
-            refused.is_err(),
-            "the database itself lets '{change}' happen"
-        );
-        connection
-            .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete;")
-            .unwrap();
-        assert!(connection.execute(change, []).unwrap() > 0, "{change}");
-        drop(connection);
-        let store = open(copy.path());
-        let broken = store.audit_verify().unwrap().broken;
-        let broken = broken.unwrap_or_else(|| panic!("'{change}' was not found"));
-        assert_eq!(broken.sequence, sequence, "{change}: {}", broken.reason);
-        assert_ne!(store.check(&|_| {}).unwrap().problems, [], "{change}");
-    }
-}
-
-/// [G-12] Damaged objects are errors where they are read, and a check names them.
-#[test]
-fn damaged_objects_are_found_and_never_read_as_good() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path());
-    let workspace = store.create_workspace("demo", "ada").unwrap().id;
-    let id = commit_number(&store, workspace, 1);
-    let root = store.commit(id).unwrap().root.clone();
-    assert_eq!(store.check(&|_| {}).unwrap().problems, []);
-    store.close().unwrap();
-    let damages = [
-        "UPDATE chunk_data SET data = zeroblob(length(data)) WHERE chunk = 2",
-        "DELETE FROM chunk_data WHERE chunk = 1",
-        "UPDATE chunk SET size = size + 1 WHERE id = 1",
-        "UPDATE manifest SET data = zeroblob(length(data))",
-        "DELETE FROM manifest",
-        "UPDATE tree_node SET data = zeroblob(length(data)) WHERE id = 2",
-        "DELETE FROM tree_node WHERE id = 2",
-        "UPDATE commit_object SET data = zeroblob(length(data)) WHERE id = 2",
-        "DELETE FROM commit_change WHERE commit_id = 2",
-    ];
-    for damage in damages {
-        let copy = tempfile::tempdir().unwrap();
-        let path = copy.path().join(DATABASE);
-        std::fs::copy(directory.path().join(DATABASE), &path).unwrap();
-        let connection = Connection::open(&path).unwrap();
-        connection
-            .pragma_update(None, "foreign_keys", false)
-            .unwrap();
-        assert!(connection.execute(damage, []).unwrap() > 0, "{damage}");
-        drop(connection);
-        let store = open(copy.path());
-        assert_ne!(store.check(&|_| {}).unwrap().problems, [], "{damage}");
-        for (name, content) in contents(1) {
-            let entry = store.lookup(root.tree, name.as_bytes());
-            let Ok(Some(TreeEntry::Inline(inode))) = entry else {
-                continue;
-            };
-            if let Node::Regular { blob, size, .. } = inode.node
-                && let Ok(read) = store.read_whole_blob(blob, size, 1 << 20)
-            {
-                assert!(read == content, "{damage}: other bytes than were stored");
-            }
+        for at in [0, bytes.len() / 2, bytes.len() - 1] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            connection
+                .execute(
+                    &format!("UPDATE {table} SET {column} = ?1 WHERE rowid = ?2"),
+                    (&damaged, row),
+                )
+                .unwrap();
+            let store = open(directory.path()).unwrap();
+            let report = store.check(&|_| {}).unwrap();
+            let is_found = report
+                .problems
+                .iter()
+                .any(|problem| problem.object.starts_with(object));
+            assert!(is_found, "{table} byte {at}: {:?}", report.problems);
+            store.close().unwrap();
         }
     }
+}
+
+#[test]
+fn g10_tampering_any_byte_of_an_audit_row_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let connection = closed_store(directory.path());
+    let error = connection
+        .execute("UPDATE audit SET outcome = 'denied'", [])
+        .unwrap_err();
+    assert!(error.to_string().contains("append-only"));
+    let error = connection.execute("DELETE FROM audit", []).unwrap_err();
+    assert!(error.to_string().contains("append-only"));
+    connection
+        .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")
+        .unwrap();
+
+    let is_broken_at = |what: &str| -> Option<u64> {
+        let store = open(directory.path()).unwrap();
+        let verification = store.audit_verify().unwrap();
+        let is_sound = store.check(&|_| {}).unwrap().problems.is_empty();
+        assert_eq!(verification.broken.is_none(), is_sound, "{what}");
+        store.close().unwrap();
+        verification.broken.map(|found| found.sequence)
+    };
+    assert_eq!(is_broken_at("untouched"), None);
+    let columns = [
+        "sequence",
+        "time_ns",
+        "principal",
+        "source",
+        "action",
+        "workspace",
+        "object",
+        "outcome",
+        "details",
+        "previous",
+        "hash",
+    ];
+    for column in columns {
+        let row = if column == "sequence" {
+            "action = 'commit'"
+        } else {
+            "sequence = 2"
+        };
+        let read = |connection: &Connection| -> rusqlite::types::Value {
+            connection
+                .query_row(
+                    &format!("SELECT {column} FROM audit WHERE {row}"),
+                    [],
+                    |row| row.get(0),
+                )
+                .unwrap()
+        };
+        let original = read(&connection);
+        use rusqlite::types::Value;
+        let variants: Vec<Value> = match &original {
+            Value::Integer(number) => vec![Value::Integer(number ^ 1 << 40)],
+            Value::Text(text) => (0..text.len())
+                .map(|at| {
+                    let mut bytes = text.clone().into_bytes();
+                    bytes[at] = if bytes[at] == b'x' { b'y' } else { b'x' };
+                    Value::Text(String::from_utf8(bytes).unwrap())
+                })
+                .chain([Value::Text(format!("{text} "))])
+                .collect(),
+            Value::Blob(bytes) => (0..bytes.len())
+                .map(|at| {
+                    let mut bytes = bytes.clone();
+                    bytes[at] ^= 1;
+                    Value::Blob(bytes)
+                })
+                .collect(),
+            other => panic!("{column} is {other:?}"),
+        };
+        let set = |value: &Value| {
+            connection
+                .execute(
+                    &format!("UPDATE audit SET {column} = ?1 WHERE {row}"),
+                    [value],
+                )
+                .unwrap();
+        };
+        // Opening a store for each byte is slow; the first, the last and some between will do for
+        // the long ones, because all bytes of a column go the same way into the hash.
+        let step = (variants.len() / 8).max(1);
+        for variant in variants.iter().step_by(step).chain(variants.last()) {
+            set(variant);
+            assert_eq!(is_broken_at(column), Some(2), "{column} = {variant:?}");
+        }
+        set(&original);
+    }
+    assert_eq!(is_broken_at("all set back"), None);
+
+    connection
+        .execute_batch("SAVEPOINT cut; DELETE FROM audit WHERE sequence = 3; RELEASE cut")
+        .unwrap();
+    assert_eq!(is_broken_at("cut off at the end"), Some(3));
+    connection.execute("DELETE FROM audit", []).unwrap();
+    assert_eq!(is_broken_at("all gone"), Some(1));
 }

@@ -7,16 +7,19 @@ use computerd_api::v1::{
     EntryState, OperationInfo, PathText, ReferenceMove,
 };
 use jiff::Timestamp as Instant;
+use workspace_store::CommitId;
 use workspace_store::audit::AuditEntry;
 use workspace_store::commits::{ChangeKind as StoredChange, PathChange};
 use workspace_store::diff::{DiffEntry as StoredDiff, DiffKind};
 use workspace_store::object::{Commit, CommitKind, Inode, Node, Timestamp};
 use workspace_store::operation::{OperationKind, OperationRecord};
-use workspace_store::CommitId;
 
 /// RFC 3339 in UTC with nanoseconds.
 pub fn time(timestamp: Timestamp) -> String {
-    match Instant::new(timestamp.seconds, timestamp.nanoseconds.min(999_999_999) as i32) {
+    match Instant::new(
+        timestamp.seconds,
+        timestamp.nanoseconds.min(999_999_999) as i32,
+    ) {
         Ok(instant) => format!("{instant:.9}"),
         // Files may carry times that no calendar knows.
         Err(_) => format!("@{}.{:09}", timestamp.seconds, timestamp.nanoseconds),
@@ -211,7 +214,11 @@ pub fn operation(record: &OperationRecord, undone_by: Option<u64>) -> OperationI
 }
 
 fn describe(record: &OperationRecord) -> String {
-    let short = |id: &Option<String>| id.as_deref().map_or("", |id| &id[..id.len().min(12)]).to_owned();
+    let short = |id: &Option<String>| {
+        id.as_deref()
+            .map_or("", |id| &id[..id.len().min(12)])
+            .to_owned()
+    };
     let detail = |key: &str| record.details.get(key).and_then(|value| value.as_str());
     let target = &record.target;
     match record.kind {
@@ -221,10 +228,17 @@ fn describe(record: &OperationRecord) -> String {
             let kind = detail("kind").unwrap_or("commit");
             let message = detail("message").unwrap_or_default();
             let separator = if message.is_empty() { "" } else { ": " };
-            format!("{kind} {} on {target}{separator}{message}", short(&record.after))
+            format!(
+                "{kind} {} on {target}{separator}{message}",
+                short(&record.after)
+            )
         }
-        OperationKind::CreateBranch => format!("create branch {target} at {}", short(&record.after)),
-        OperationKind::DeleteBranch => format!("delete branch {target} at {}", short(&record.before)),
+        OperationKind::CreateBranch => {
+            format!("create branch {target} at {}", short(&record.after))
+        }
+        OperationKind::DeleteBranch => {
+            format!("delete branch {target} at {}", short(&record.before))
+        }
         OperationKind::CreateTag => format!("create tag {target} at {}", short(&record.after)),
         OperationKind::DeleteTag => format!("delete tag {target} at {}", short(&record.before)),
         OperationKind::SetSetting => match &record.after {
@@ -237,7 +251,10 @@ fn describe(record: &OperationRecord) -> String {
 /// An audit entry; `workspace` is the workspace's name.
 pub fn audit_entry(entry: &AuditEntry, workspace: Option<String>) -> AuditEntryInfo {
     let is_empty = entry.details.is_null()
-        || entry.details.as_object().is_some_and(serde_json::Map::is_empty);
+        || entry
+            .details
+            .as_object()
+            .is_some_and(serde_json::Map::is_empty);
     AuditEntryInfo {
         sequence: entry.sequence,
         time: time(entry.time),
@@ -246,7 +263,10 @@ pub fn audit_entry(entry: &AuditEntry, workspace: Option<String>) -> AuditEntryI
         action: entry.action.clone(),
         target: entry.object.clone(),
         outcome: entry.outcome.clone(),
-        operation: entry.details.get("operation").and_then(serde_json::Value::as_u64),
+        operation: entry
+            .details
+            .get("operation")
+            .and_then(serde_json::Value::as_u64),
         detail: (!is_empty).then(|| entry.details.to_string()),
         hash: entry.hash.clone(),
     }

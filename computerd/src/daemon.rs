@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use computerd_api::v1::OperationReference;
-use parking_lot::Mutex;
 use workspace_store::audit::AuditRecord;
 use workspace_store::object::{CommitKind, Root, Timestamp};
 use workspace_store::operation::OperationKind;
@@ -39,7 +38,7 @@ pub struct Daemon {
     /// When this worker began.
     pub since: Timestamp,
     /// Docker's volume driver.
-    pub volume_plugin: Mutex<VolumePlugin>,
+    pub volume_plugin: VolumePlugin,
     /// Told to end the worker; `true` detaches busy mounts.
     pub stop: tokio::sync::watch::Sender<Option<bool>>,
     /// The runtime, for what is started from blocking threads.
@@ -96,6 +95,7 @@ impl Daemon {
     /// The state of a branch with everything that is uncommitted.
     pub fn live_state(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<State> {
         self.mounts.recover(self, workspace.id, branch)?;
+        let _still = self.mounts.hold_still();
         let head = self.store.branch(workspace.id, branch)?;
         let committed = self.store.commit(head)?.root.clone();
         let root = match self.mounts.filesystem(workspace.id, branch) {
@@ -116,6 +116,7 @@ impl Daemon {
         request: CommitRequest,
     ) -> Result<CleanHead> {
         self.mounts.recover(self, workspace, branch)?;
+        let _still = self.mounts.hold_still();
         if let Some(filesystem) = self.mounts.filesystem(workspace, branch) {
             let outcome = filesystem.commit(request)?;
             return Ok(CleanHead {
@@ -132,10 +133,12 @@ impl Daemon {
         })
     }
 
-    /// Makes a branch's tree equal to `root` by a new commit, in its mounts as well.
+    /// Makes a branch's tree equal to `root` by a new commit, in its mounts as well. In a mounted
+    /// branch, what was written since `expected_head` is committed first, as the parent of the new
+    /// commit.
     ///
     /// # Errors
-    /// `Conflict` if the branch no longer names `expected_head`.
+    /// `Conflict` if a branch that is not mounted no longer names `expected_head`.
     pub fn move_branch(
         &self,
         workspace: WorkspaceId,
@@ -144,8 +147,9 @@ impl Daemon {
         root: Root,
         request: CommitRequest,
     ) -> Result<CommitId> {
+        let _still = self.mounts.hold_still();
         match self.mounts.filesystem(workspace, branch) {
-            Some(filesystem) => Ok(filesystem.switch(expected_head, root, request)?.commit),
+            Some(filesystem) => Ok(filesystem.switch(root, request)?.commit),
             None => self
                 .store
                 .set_branch_root(workspace, branch, expected_head, root, request),

@@ -51,7 +51,11 @@ pub struct Peer {
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
         Self {
-            uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()),
+            uid: stream
+                .io()
+                .peer_cred()
+                .ok()
+                .map(|credentials| credentials.uid()),
         }
     }
 }
@@ -84,6 +88,7 @@ pub fn user_name(uid: u32) -> String {
     }
 }
 
+type Answer = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
 
 fn call(daemon: &Arc<Daemon>, peer: Peer, parameters: Parameters) -> Call {
@@ -190,12 +195,8 @@ impl Api {
         });
     }
 
-    fn post<B, A>(
-        &mut self,
-        path: &'static str,
-        summary: &str,
-        verb: fn(&Call, B) -> Result<A>,
-    ) where
+    fn post<B, A>(&mut self, path: &'static str, summary: &str, verb: fn(&Call, B) -> Result<A>)
+    where
         B: DeserializeOwned + ToSchema + Send + 'static,
         A: Serialize + ToSchema + Send + 'static,
     {
@@ -313,16 +314,19 @@ impl Api {
     }
 }
 
+/// Handler of a route whose requests have no body.
 fn bodyless<A: Serialize + Send + 'static>(
     daemon: Arc<Daemon>,
     verb: fn(&Call) -> Result<A>,
-) -> impl AsyncFn(ConnectInfo<Peer>, Parameters) -> Response + Clone {
-    async move |ConnectInfo(peer): ConnectInfo<Peer>, parameters: Parameters| {
+) -> impl Fn(ConnectInfo<Peer>, Parameters) -> Answer + Clone + Send + Sync + 'static {
+    move |ConnectInfo(peer), parameters| {
         let call = call(&daemon, peer, parameters);
-        match blocking(move || verb(&call)).await {
-            Ok(answer) => json(&answer),
-            Err(error) => error_answer(&error),
-        }
+        Box::pin(async move {
+            match blocking(move || verb(&call)).await {
+                Ok(answer) => json(&answer),
+                Err(error) => error_answer(&error),
+            }
+        })
     }
 }
 
@@ -352,7 +356,11 @@ async fn unknown_route(request: Request) -> Response {
     error_answer(
         &Error::new(
             ErrorKind::NotFound,
-            format!("there is no route {} {}", request.method(), request.uri().path()),
+            format!(
+                "there is no route {} {}",
+                request.method(),
+                request.uri().path()
+            ),
         )
         .with_hint("kura and computerd may be of different versions; see `kura version`"),
     )
@@ -390,8 +398,7 @@ pub fn listen(path: &Path) -> Result<UnixListener> {
     let temporary = path.with_extension("new");
     let _ = std::fs::remove_file(&temporary);
     let listener = UnixListener::bind(&temporary).map_err(failed)?;
-    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600))
-        .map_err(failed)?;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     std::fs::rename(&temporary, path).map_err(failed)?;
     Ok(listener)
 }
@@ -403,7 +410,10 @@ pub async fn serve(
     end: impl Future<Output = ()> + Send + 'static,
 ) {
     let service = router(daemon).into_make_service_with_connect_info::<Peer>();
-    if let Err(error) = axum::serve(listener, service).with_graceful_shutdown(end).await {
+    if let Err(error) = axum::serve(listener, service)
+        .with_graceful_shutdown(end)
+        .await
+    {
         tracing::error!(%error, "serve the control socket");
     }
 }

@@ -1,14 +1,13 @@
 //! Where things are in a store's directory, and the lock that makes one daemon own it.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -114,9 +113,9 @@ impl StoreDirectory {
         let mut owner = String::new();
         file.read_to_string(&mut owner)
             .map_err(|error| Error::io(format!("read {}", path.display()), error))?;
-        let locked = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(locked) => locked,
-            Err((_, Errno::EWOULDBLOCK)) => {
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     format!(
@@ -127,17 +126,14 @@ impl StoreDirectory {
                 )
                 .with_hint("stop it with `kura daemon stop`, or just use it"));
             }
-            Err((_, errno)) => {
-                return Err(Error::io(format!("lock {}", path.display()), errno.into()));
+            Err(TryLockError::Error(error)) => {
+                return Err(Error::io(format!("lock {}", path.display()), error));
             }
-        };
-        write_pid(&locked)
-            .map_err(|error| Error::io(format!("write {}", path.display()), error))?;
+        }
+        write_pid(&file).map_err(|error| Error::io(format!("write {}", path.display()), error))?;
         // The copy shares the lock; numbers below 10 are left to what a worker is started with.
-        let number = fcntl(&*locked, FcntlArg::F_DUPFD_CLOEXEC(10))
+        let number = fcntl(&file, FcntlArg::F_DUPFD_CLOEXEC(10))
             .map_err(|errno| Error::io("keep the lock", errno.into()))?;
-        // Dropping `Flock` would unlock for the copy as well.
-        std::mem::forget(locked);
         // SAFETY: the kernel has just made this descriptor; nobody else knows its number.
         Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
     }

@@ -93,9 +93,8 @@ fn worker(directory: &Path) -> ! {
     }
     let pid = std::process::id().to_string();
     std::fs::write(directory.join(format!("pid.{generation}")), pid).unwrap();
-    loop {
-        std::thread::park();
-    }
+    link.wait_for_loss();
+    std::process::exit(0)
 }
 
 struct Keeper(Child);

@@ -8,7 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -79,7 +81,13 @@ fn environment(memory: &Arc<Memory>) -> Environment {
 /// This test program itself, as the helper process.
 fn flush_helper() -> FlushHelper {
     let program = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "flush_helper_process", "--ignored", "--nocapture", "-q"];
+    let arguments = [
+        "--exact",
+        "flush_helper_process",
+        "--ignored",
+        "--nocapture",
+        "-q",
+    ];
     let script = r#"exec 3>&1 1>/dev/null; exec "$0" "$@""#;
     let mut all = vec!["-c".into(), script.into(), program.into_os_string()];
     all.extend(arguments.map(Into::into));
@@ -127,14 +135,15 @@ fn files_directories_and_links_work() {
     symlink("d/b", mounted.path("l")).unwrap();
     assert_eq!(fs::read_to_string(mounted.path("l")).unwrap(), "x");
     assert_eq!(
-        fs::remove_dir(mounted.path("d")).unwrap_err().raw_os_error(),
+        fs::remove_dir(mounted.path("d"))
+            .unwrap_err()
+            .raw_os_error(),
         Some(libc::ENOTEMPTY)
     );
 
     let exchange = |from: &str, to: &str, flags: u32| {
-        let name = |name: &str| {
-            std::ffi::CString::new(mounted.path(name).as_os_str().as_bytes()).unwrap()
-        };
+        let name =
+            |name: &str| std::ffi::CString::new(mounted.path(name).as_os_str().as_bytes()).unwrap();
         let (from, to) = (name(from), name(to));
         unsafe {
             libc::renameat2(
@@ -177,7 +186,9 @@ fn kernel_asks_open_and_opendir_once_and_never_flushes() {
         let path = mounted.path(&format!("f{number}"));
         fs::write(&path, "x").unwrap();
         fs::read(&path).unwrap();
-        fs::read_dir(mounted.directory.path()).unwrap().for_each(drop);
+        fs::read_dir(mounted.directory.path())
+            .unwrap()
+            .for_each(drop);
     }
     assert!(mounted.count("open") <= 1, "{}", mounted.count("open"));
     assert_eq!(mounted.count("opendir"), 1);
@@ -220,9 +231,14 @@ fn ten_thousand_entries_are_listed_once_each_while_others_are_deleted() {
 #[test]
 fn large_files_and_maps_keep_their_content() {
     let mounted = Mounted::new();
-    let data: Vec<u8> = (0..9_000_001_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data: Vec<u8> = (0..9_000_001_u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     fs::write(mounted.path("big"), &data).unwrap();
-    assert!(mounted.memory.blocked.load(Ordering::Relaxed) > 0, "workers were used");
+    assert!(
+        mounted.memory.blocked.load(Ordering::Relaxed) > 0,
+        "workers were used"
+    );
     nix::mount::mount(
         None::<&str>,
         mounted.directory.path(),
@@ -278,7 +294,10 @@ fn nameless_files_xattrs_holes_and_copies_work() {
     assert_eq!(fs::read(mounted.path("named")).unwrap(), b"secret");
 
     set_xattr(&mounted.path("named"), "user.a", b"value").unwrap();
-    assert_eq!(get_xattr(&mounted.path("named"), "user.a").unwrap(), b"value");
+    assert_eq!(
+        get_xattr(&mounted.path("named"), "user.a").unwrap(),
+        b"value"
+    );
     assert_eq!(
         get_xattr(&mounted.path("named"), "user.b"),
         Err(Errno(libc::ENODATA))
@@ -336,7 +355,9 @@ fn get_xattr(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
             value.truncate(length);
             Ok(value)
         }
-        Err(_) => Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap())),
+        Err(_) => Err(Errno(
+            std::io::Error::last_os_error().raw_os_error().unwrap(),
+        )),
     }
 }
 
@@ -381,7 +402,9 @@ fn notifications_make_the_kernel_ask_again() {
 
     mounted.memory.plant(b"planted");
     let name: Box<[u8]> = Box::from(&b"planted"[..]);
-    mounted.kernel().notify(Notification::Entry { parent: 1, name });
+    mounted
+        .kernel()
+        .notify(Notification::Entry { parent: 1, name });
     eventually("the new name is seen", || mounted.path("planted").exists());
 
     let child = mounted.memory.uproot(b"planted");
@@ -395,7 +418,9 @@ fn notifications_make_the_kernel_ask_again() {
 
     // Unknown names and inodes are no trouble.
     let name: Box<[u8]> = Box::from(&b"never heard of"[..]);
-    mounted.kernel().notify(Notification::Entry { parent: 1, name });
+    mounted
+        .kernel()
+        .notify(Notification::Entry { parent: 1, name });
     mounted.kernel().notify(Notification::Inode {
         inode: 999_999,
         offset: 0,
@@ -435,10 +460,16 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn panic_in_the_filesystem_is_an_input_output_error() {
     let mounted = Mounted::new();
-    mounted.memory.panic_on_lookup.store(true, Ordering::Relaxed);
+    mounted
+        .memory
+        .panic_on_lookup
+        .store(true, Ordering::Relaxed);
     let error = fs::metadata(mounted.path("x")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EIO));
-    mounted.memory.panic_on_lookup.store(false, Ordering::Relaxed);
+    mounted
+        .memory
+        .panic_on_lookup
+        .store(false, Ordering::Relaxed);
     fs::write(mounted.path("x"), "the session goes on").unwrap();
 }
 
@@ -489,8 +520,16 @@ fn mounts_in_the_way_are_named_and_dead_ones_repaired() {
         )
     };
     let error = again(SessionOptions::default()).unwrap_err();
-    assert!(matches!(error, MountError::AlreadyMounted { .. }), "{error}");
-    assert!(error.hint().unwrap().starts_with("unmount it first: umount "));
+    assert!(
+        matches!(error, MountError::AlreadyMounted { .. }),
+        "{error}"
+    );
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .starts_with("unmount it first: umount ")
+    );
 
     let at = fs::canonicalize(mounted.directory.path()).unwrap();
     abort_connection(find_mount(&at).unwrap().unwrap().device).unwrap();
@@ -517,7 +556,10 @@ fn options_reach_the_kernel() {
     });
     let at = fs::canonicalize(mounted.directory.path()).unwrap();
     let line = find_mount(&at).unwrap().unwrap();
-    assert_eq!((line.kind.as_str(), line.source.as_str()), ("fuse.kura", "other"));
+    assert_eq!(
+        (line.kind.as_str(), line.source.as_str()),
+        ("fuse.kura", "other")
+    );
     let error = File::create(mounted.path("x")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -525,7 +567,13 @@ fn options_reach_the_kernel() {
         .lines()
         .find(|line| line.contains(at.to_str().unwrap()))
         .unwrap();
-    for option in ["ro", "nosuid", "nodev", "allow_other", "default_permissions"] {
+    for option in [
+        "ro",
+        "nosuid",
+        "nodev",
+        "allow_other",
+        "default_permissions",
+    ] {
         assert!(options.contains(option), "{option} in {options}");
     }
 }
@@ -550,7 +598,13 @@ fn users_are_translated_both_ways() {
 
     let acl = |user: u32| {
         let mut value = 2_u32.to_le_bytes().to_vec();
-        for (tag, id) in [(1_u16, u32::MAX), (2, user), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
+        for (tag, id) in [
+            (1_u16, u32::MAX),
+            (2, user),
+            (4, u32::MAX),
+            (16, u32::MAX),
+            (32, u32::MAX),
+        ] {
             value.extend(tag.to_le_bytes());
             value.extend(6_u16.to_le_bytes());
             value.extend(id.to_le_bytes());
@@ -560,7 +614,10 @@ fn users_are_translated_both_ways() {
     set_xattr(&path, "system.posix_acl_access", &acl(5000)).unwrap();
     let stored = mounted.memory.stored(b"f").1;
     assert_eq!(stored[&b"system.posix_acl_access"[..]], acl(0));
-    assert_eq!(get_xattr(&path, "system.posix_acl_access").unwrap(), acl(5000));
+    assert_eq!(
+        get_xattr(&path, "system.posix_acl_access").unwrap(),
+        acl(5000)
+    );
 }
 
 #[test]
@@ -580,7 +637,11 @@ fn permissions_are_checked_for_others() {
     assert!(status.success());
     let metadata = fs::metadata(mounted.path("mine")).unwrap();
     assert_eq!(metadata.uid(), 1234);
-    assert_eq!(metadata.mode() & 0o7777, 0o640, "umask applied by the filesystem");
+    assert_eq!(
+        metadata.mode() & 0o7777,
+        0o640,
+        "umask applied by the filesystem"
+    );
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! The killed process is this test program started again with an environment variable.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

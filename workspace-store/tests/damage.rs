@@ -1,5 +1,7 @@
 //! Databases that are foreign, newer, broken or tampered with.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use std::path::Path;
 use std::sync::Arc;
 

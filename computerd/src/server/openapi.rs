@@ -12,7 +12,6 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema, ToSchema};
 
 /// The document while routes are added.
-#[derive(Debug)]
 pub struct Document {
     paths: Paths,
     components: Components,
@@ -51,12 +50,18 @@ impl Document {
         let bytes = ObjectBuilder::new().schema_type(Type::String).build();
         let answer = Content::new(Some(RefOr::<Schema>::from(bytes)));
         let body = self.body::<B>("post");
-        self.add("post", path, summary, body, "application/octet-stream", answer);
+        self.add(
+            "post",
+            path,
+            summary,
+            body,
+            "application/octet-stream",
+            answer,
+        );
     }
 
     fn body<B: ToSchema>(&mut self, method: &str) -> Option<Content> {
-        (method == "post" && B::name() != "unit" && size_of::<B>() > 0)
-            .then(|| Content::new(Some(self.add_schema::<B>())))
+        (method == "post").then(|| Content::new(Some(self.add_schema::<B>())))
     }
 
     fn add_nested<T: ToSchema>(&mut self) {
@@ -87,7 +92,9 @@ impl Document {
         answer: Content,
     ) {
         let error = ContentBuilder::new()
-            .schema(Some(RefOr::<Schema>::Ref(Ref::from_schema_name("ErrorBody"))))
+            .schema(Some(RefOr::<Schema>::Ref(Ref::from_schema_name(
+                "ErrorBody",
+            ))))
             .build();
         let mut operation = OperationBuilder::new()
             .summary(Some(summary))

@@ -17,7 +17,11 @@ pub(super) fn add(api: &mut Api) {
     api.get(route::WORKSPACES, "List workspaces", workspaces::list);
     api.stream(route::WORKSPACES, "Make a workspace", workspaces::create);
     api.get(route::WORKSPACE, "State of a workspace", workspaces::status);
-    api.post(route::COMMITS, "Commit uncommitted changes", commits::commit);
+    api.post(
+        route::COMMITS,
+        "Commit uncommitted changes",
+        commits::commit,
+    );
     api.post(route::LOG, "History, newest first", history::log);
     api.post(route::SHOW, "One commit with its changes", history::show);
     api.post(route::DIFF, "Difference between two states", diff::diff);

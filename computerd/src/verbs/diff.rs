@@ -44,14 +44,9 @@ pub fn diff(call: &Call, query: DiffQuery) -> Result<DiffResult> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
     let new = daemon.state(&workspace, query.to.as_ref())?;
-    let old = match (&query.from, &query.to) {
-        (Some(_), _) => daemon.state(&workspace, query.from.as_ref())?,
-        (None, None) => daemon.state(&workspace, Some(&workspace.default_branch))?,
-        (None, Some(to)) => {
-            // Without an old side, a single version is compared with the default branch.
-            let _ = to;
-            daemon.state(&workspace, Some(&workspace.default_branch))?
-        }
+    let old = match &query.from {
+        Some(_) => daemon.state(&workspace, query.from.as_ref())?,
+        None => daemon.state(&workspace, Some(&workspace.default_branch))?,
     };
     difference(daemon, &Side::State(old), &Side::State(new), &query.options)
 }
@@ -100,7 +95,9 @@ pub fn difference(
         let patch_options = PatchOptions {
             context_lines: options
                 .context_lines
-                .map_or(PatchOptions::default().context_lines, |lines| lines as usize),
+                .map_or(PatchOptions::default().context_lines, |lines| {
+                    lines as usize
+                }),
             ..PatchOptions::default()
         };
         let counted = statistics(&daemon.store, shown, &patch_options)?;

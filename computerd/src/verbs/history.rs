@@ -27,7 +27,9 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     let workspace = daemon.store.workspace(&call.workspace)?;
     let start = match &query.revision {
         Some(revision) => daemon.store.resolve(workspace.id, revision)?,
-        None => daemon.store.branch(workspace.id, &workspace.default_branch)?,
+        None => daemon
+            .store
+            .branch(workspace.id, &workspace.default_branch)?,
     };
     let after = query
         .after
@@ -82,7 +84,12 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
         .map(|entry| {
             let changes = convert::change_counts(&daemon.store.changes(entry.id)?);
             let names = references.get(&entry.id).cloned().unwrap_or_default();
-            Ok(convert::commit(entry.id, &entry.commit, names, Some(changes)))
+            Ok(convert::commit(
+                entry.id,
+                &entry.commit,
+                names,
+                Some(changes),
+            ))
         })
         .collect::<Result<_>>()?;
     Ok(LogPage { commits, has_more })
@@ -122,7 +129,9 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
     let workspace = daemon.store.workspace(&call.workspace)?;
     let id = match &query.revision {
         Some(revision) => daemon.store.resolve(workspace.id, revision)?,
-        None => daemon.store.branch(workspace.id, &workspace.default_branch)?,
+        None => daemon
+            .store
+            .branch(workspace.id, &workspace.default_branch)?,
     };
     let commit = daemon.store.commit(id)?;
     let old = match commit.parents.first() {
@@ -130,7 +139,9 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
         None => Side::Nothing,
     };
     let diff = diff::difference(daemon, &old, &Side::commit(daemon, id)?, &query.options)?;
-    let names = references(daemon, workspace.id)?.remove(&id).unwrap_or_default();
+    let names = references(daemon, workspace.id)?
+        .remove(&id)
+        .unwrap_or_default();
     let counts = convert::change_counts(&daemon.store.changes(id)?);
     Ok(ShowResult {
         commit: convert::commit(id, &commit, names, Some(counts)),
@@ -180,7 +191,12 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
         .collect();
     let entries = entries
         .iter()
-        .filter(|entry| query.principal.as_ref().is_none_or(|name| *name == entry.principal))
+        .filter(|entry| {
+            query
+                .principal
+                .as_ref()
+                .is_none_or(|name| *name == entry.principal)
+        })
         .take(limit)
         .map(|entry| {
             let name = entry.workspace.map(|id| {

@@ -93,6 +93,9 @@ pub struct MountInfo {
     pub since: String,
     /// Paths with uncommitted changes.
     pub uncommitted_count: u64,
+    /// Requests of the kernel since the process serves it.
+    #[serde(default)]
+    pub request_count: u64,
 }
 
 /// Asks to end a mount: flush, commit, unmount.

@@ -1,0 +1,179 @@
+//! Starting the kernel session of a mount.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fuse_mount::fs::Filesystem;
+use fuse_mount::fs::request::{Caller, Failure, KernelSession, Mode, Request, Response};
+use fuse_mount::fuse::mount::find_mount;
+use fuse_mount::fuse::{Environment, Handler, MountError, Session, SessionOptions, SessionState};
+use parking_lot::Mutex;
+use workspace_store::object::Timestamp;
+
+use super::record::{Holder, MountRecord, RECORD_VERSION};
+use super::{MountParameters, Mounts};
+use crate::convert;
+use crate::daemon::Daemon;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Source of our mounts in the list of mounts.
+const SOURCE: &str = "kura";
+
+/// A filesystem as the kernel transport sees it.
+struct Served(Arc<Filesystem>);
+
+impl Handler for Served {
+    fn handle(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
+        mode: Mode,
+    ) -> std::result::Result<Response, Failure> {
+        self.0.handle(caller, request, mode)
+    }
+
+    fn attach(&self, session: Arc<dyn KernelSession>) -> u64 {
+        self.0.attach_session(session)
+    }
+
+    fn detach(&self, id: u64) {
+        self.0.detach_session(id);
+    }
+}
+
+/// What a session works with.
+pub(super) fn environment(
+    mounts: &Mounts,
+    daemon: &Daemon,
+    id: u64,
+    record: MountRecord,
+    filesystem: &Arc<Filesystem>,
+) -> (Environment, Arc<Holder>) {
+    let holder = Arc::new(Holder {
+        link: daemon.link.clone(),
+        id,
+        record: Mutex::new(record),
+    });
+    let environment = Environment {
+        handler: Arc::new(Served(filesystem.clone())),
+        holder: Some(holder.clone()),
+        flush_helper: Some(mounts.flush_helper.clone()),
+    };
+    (environment, holder)
+}
+
+/// Mounts.
+pub(super) fn start(
+    mounts: &Mounts,
+    daemon: &Daemon,
+    id: u64,
+    parameters: MountParameters,
+    filesystem: &Arc<Filesystem>,
+) -> Result<(MountRecord, Session)> {
+    let mountpoint = parameters.mountpoint.clone();
+    let is_read_only = parameters.read_only || filesystem.is_read_only();
+    let options = SessionOptions {
+        source: SOURCE.to_owned(),
+        subtype: Some(SOURCE.to_owned()),
+        read_only: is_read_only,
+        allow_other: parameters.allow_other,
+        repair: parameters.repair || is_own_mount(&mountpoint),
+        uid_map: parameters.uid_map,
+        gid_map: parameters.gid_map,
+        ..SessionOptions::default()
+    };
+    let record = MountRecord {
+        version: RECORD_VERSION,
+        workspace_id: parameters.workspace.id,
+        workspace: parameters.workspace.name,
+        view: parameters.view,
+        mountpoint: convert::path_text(&mountpoint),
+        principal: parameters.principal,
+        read_only: parameters.read_only,
+        profile: parameters.profile,
+        volume: parameters.volume,
+        since: Some(Timestamp::now()),
+        session: SessionState {
+            mountpoint: mountpoint.clone(),
+            options: options.clone(),
+            negotiated: None,
+            by_helper: false,
+        },
+    };
+    let (environment, holder) = environment(mounts, daemon, id, record, filesystem);
+    let session = Session::mount(&mountpoint, options, environment).map_err(|error| {
+        daemon.link.release(id);
+        mount_error(&mountpoint, error)
+    })?;
+    let record = holder.record.lock().clone();
+    Ok((record, session))
+}
+
+/// Whether what is mounted there, alive or dead, was mounted by a daemon like us.
+fn is_own_mount(mountpoint: &Path) -> bool {
+    matches!(find_mount(mountpoint), Ok(Some(line)) if line.source == SOURCE)
+}
+
+fn mount_error(mountpoint: &Path, error: MountError) -> Error {
+    let kind = match &error {
+        MountError::NoDevice => ErrorKind::Unavailable,
+        MountError::NotPermitted { .. } => ErrorKind::PermissionDenied,
+        MountError::Missing(_) => ErrorKind::NotFound,
+        MountError::NotADirectory(_) | MountError::NotEmpty(_) | MountError::NotUnicode(_) => {
+            ErrorKind::InvalidInput
+        }
+        MountError::AlreadyMounted { .. } => ErrorKind::AlreadyExists,
+        MountError::Dead(_) => ErrorKind::Busy,
+        _ => ErrorKind::Io,
+    };
+    let mut message = format!("mount on {}: {error}", mountpoint.display());
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        message.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    let hint = error.hint();
+    let converted = Error::new(kind, message).with_source(error);
+    match hint {
+        Some(hint) => converted.with_hint(hint),
+        None => converted,
+    }
+}
+
+/// The error for a mountpoint that another mount of ours has.
+pub(super) fn taken(record: &MountRecord) -> Error {
+    let mountpoint = record.mountpoint.to_display().into_owned();
+    Error::new(
+        ErrorKind::AlreadyExists,
+        format!(
+            "{mountpoint} is already a mount of {}@{} for {}, with other parameters",
+            record.workspace, record.view, record.principal
+        ),
+    )
+    .with_hint(format!("end it first: kura umount {mountpoint}"))
+}
+
+/// The absolute path of a mountpoint without links in its parents. The mountpoint itself is not
+/// looked at: it may be a dead mount, which answers nothing.
+pub(super) fn absolute_mountpoint(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path)
+        .map_err(|error| Error::io(format!("find {}", path.display()), error))?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{} can't be a mountpoint", path.display()),
+        )
+        .with_hint("choose an empty directory"));
+    };
+    let parent = parent.canonicalize().map_err(|error| {
+        Error::io(format!("find the mountpoint {}", path.display()), error)
+            .with_hint(format!("create it: mkdir -p {}", path.display()))
+    })?;
+    let joined = parent.join(name);
+    match std::fs::symlink_metadata(&joined) {
+        Ok(metadata) if metadata.is_symlink() => joined
+            .canonicalize()
+            .map_err(|error| Error::io(format!("find the mountpoint {}", path.display()), error)),
+        _ => Ok(joined),
+    }
+}

@@ -1,0 +1,153 @@
+//! Branches and tags.
+
+use computerd_api::v1::{
+    BranchInfo, BranchList, CreateReference, ReferenceResult, TagInfo, TagList,
+};
+use workspace_store::CommitId;
+use workspace_store::object::CommitKind;
+use workspace_store::workspace::WorkspaceInfo;
+
+use crate::convert;
+use crate::daemon::{Daemon, commit_request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::server::Call;
+
+/// Branches of a workspace.
+pub fn branch_list(daemon: &Daemon, workspace: &WorkspaceInfo) -> Result<Vec<BranchInfo>> {
+    daemon
+        .store
+        .branches(workspace.id)?
+        .into_iter()
+        .map(|branch| {
+            Ok(BranchInfo {
+                time: convert::time(daemon.store.commit(branch.commit)?.time),
+                commit: branch.commit.to_hex(),
+                is_default: branch.name == workspace.default_branch,
+                is_mounted: daemon
+                    .mounts
+                    .filesystem(workspace.id, &branch.name)
+                    .is_some(),
+                name: branch.name,
+            })
+        })
+        .collect()
+}
+
+/// Lists branches.
+pub fn branches(call: &Call) -> Result<BranchList> {
+    let workspace = call.daemon.store.workspace(&call.workspace)?;
+    Ok(BranchList {
+        branches: branch_list(&call.daemon, &workspace)?,
+    })
+}
+
+/// Lists tags.
+pub fn tags(call: &Call) -> Result<TagList> {
+    let store = &call.daemon.store;
+    let workspace = store.workspace(&call.workspace)?;
+    let tags = store
+        .tags(workspace.id)?
+        .into_iter()
+        .map(|tag| {
+            Ok(TagInfo {
+                time: convert::time(store.commit(tag.commit)?.time),
+                commit: tag.commit.to_hex(),
+                name: tag.name,
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(TagList { tags })
+}
+
+/// The commit that a revision names; without one the default branch's, with what is uncommitted.
+pub fn target(
+    daemon: &Daemon,
+    workspace: &WorkspaceInfo,
+    revision: Option<&String>,
+    principal: &str,
+) -> Result<CommitId> {
+    match revision {
+        Some(revision) => daemon.store.resolve(workspace.id, revision),
+        None => {
+            let request = commit_request(principal, CommitKind::Snapshot, "");
+            let branch = &workspace.default_branch;
+            Ok(daemon.clean_head(workspace.id, branch, request)?.commit)
+        }
+    }
+}
+
+/// Makes a branch.
+pub fn create_branch(call: &Call, body: CreateReference) -> Result<ReferenceResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let principal = call.principal(body.principal.as_ref());
+    let at = target(daemon, &workspace, body.revision.as_ref(), &principal)?;
+    let operation = daemon
+        .store
+        .create_branch(workspace.id, &body.name, at, &principal)?;
+    Ok(ReferenceResult {
+        name: body.name,
+        commit: at.to_hex(),
+        operation: daemon.operation_reference(&workspace.name, operation),
+    })
+}
+
+/// Removes a branch that is not mounted. Its commits stay, and undo brings it back.
+pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let branch = &call.name;
+    if daemon.mounts.filesystem(workspace.id, branch).is_some() {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            format!("remove branch {branch}: it is mounted"),
+        )
+        .with_hint("end its mounts first; `kura ls-mounts` lists them"));
+    }
+    daemon.mounts.recover(daemon, workspace.id, branch)?;
+    let commit = daemon.store.branch(workspace.id, branch)?;
+    let operation = daemon
+        .store
+        .delete_branch(workspace.id, branch, &call.user)?;
+    Ok(ReferenceResult {
+        name: branch.clone(),
+        commit: commit.to_hex(),
+        operation: daemon.operation_reference(&workspace.name, operation),
+    })
+}
+
+/// Makes a tag.
+pub fn create_tag(call: &Call, body: CreateReference) -> Result<ReferenceResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let principal = call.principal(body.principal.as_ref());
+    let at = target(daemon, &workspace, body.revision.as_ref(), &principal)?;
+    let operation = daemon
+        .store
+        .create_tag(workspace.id, &body.name, at, &principal)?;
+    Ok(ReferenceResult {
+        name: body.name,
+        commit: at.to_hex(),
+        operation: daemon.operation_reference(&workspace.name, operation),
+    })
+}
+
+/// Removes a tag.
+pub fn delete_tag(call: &Call) -> Result<ReferenceResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let tags = daemon.store.tags(workspace.id)?;
+    let commit = tags
+        .iter()
+        .find(|tag| tag.name == call.name)
+        .map(|tag| tag.commit.to_hex())
+        .unwrap_or_default();
+    let operation = daemon
+        .store
+        .delete_tag(workspace.id, &call.name, &call.user)?;
+    Ok(ReferenceResult {
+        name: call.name.clone(),
+        commit,
+        operation: daemon.operation_reference(&workspace.name, operation),
+    })
+}

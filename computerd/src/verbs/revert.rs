@@ -1,0 +1,462 @@
+//! Rollback, restore and undo: older states come back as new commits [G-4].
+
+use std::collections::HashMap;
+
+use computerd_api::v1::{Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest};
+use workspace_store::CommitId;
+use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
+use workspace_store::object::{CommitKind, Root};
+use workspace_store::operation::{OperationKind, OperationRecord};
+use workspace_store::path::display_path;
+use workspace_store::restore::{restore_edit, revert_edit};
+use workspace_store::workspace::WorkspaceInfo;
+
+use crate::convert;
+use crate::daemon::{CleanHead, Daemon, clean_path, commit_request};
+use crate::error::{Error, ErrorKind, Result};
+use crate::server::Call;
+
+/// Attempts to move a branch while others move it, too.
+const ATTEMPTS: usize = 5;
+
+/// Conflicts that an error names.
+const SHOWN_CONFLICTS: usize = 10;
+
+/// Begins the message of a commit that takes operations back; the number follows.
+const UNDO_MESSAGE: &str = "undo operation ";
+
+/// How to compute the wanted tree from the one that is there now.
+type Wanted<'a> = &'a dyn Fn(&Root) -> Result<Root>;
+
+/// What is to be done to a branch.
+struct Change<'a> {
+    workspace: &'a WorkspaceInfo,
+    branch: String,
+    kind: CommitKind,
+    message: String,
+    principal: String,
+    target: Option<CommitId>,
+    is_dry_run: bool,
+}
+
+impl Change<'_> {
+    fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+        if self.is_dry_run {
+            return self.plan_only(daemon, wanted);
+        }
+        let rescue_message = format!(
+            "uncommitted work before {}",
+            convert::commit_kind(self.kind)
+        );
+        let rescue = commit_request(&self.principal, CommitKind::Rescue, &rescue_message);
+        let request = commit_request(&self.principal, self.kind, &self.message);
+        let id = self.workspace.id;
+        let mut rescued = None;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let head = daemon.clean_head(id, &self.branch, rescue.clone())?;
+            if head.is_new {
+                rescued = Some(head.commit);
+            }
+            let root = wanted(&head.root)?;
+            let plan = self.plan(daemon, &head, &head.root, &root, 0)?;
+            let mut result = RevertResult {
+                plan,
+                commit: None,
+                rescue: rescued.map(|commit| commit.to_hex()),
+                operation: None,
+            };
+            if root == head.root {
+                return Ok(result);
+            }
+            let moved = daemon.move_branch(id, &self.branch, head.commit, root, request.clone());
+            let commit = match moved {
+                Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => continue,
+                other => other?,
+            };
+            // In a mounted branch something may have been written since the head was read. It is
+            // in the new commit's parent, but the tree was computed without it.
+            let parent = daemon.store.commit(commit)?.parents.first().copied();
+            let commit = match parent {
+                Some(parent) if parent != head.commit => {
+                    result.rescue = Some(parent.to_hex());
+                    let root = wanted(&daemon.store.commit(parent)?.root)?;
+                    daemon.move_branch(id, &self.branch, commit, root, request.clone())?
+                }
+                _ => commit,
+            };
+            result.commit = Some(commit.to_hex());
+            result.operation = daemon.operation_of(self.workspace, commit)?;
+            return Ok(result);
+        }
+    }
+
+    fn plan_only(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+        let live = daemon.live_state(self.workspace, &self.branch)?;
+        let commit = daemon.store.branch(self.workspace.id, &self.branch)?;
+        let committed = daemon.store.commit(commit)?.root.clone();
+        let uncommitted = diff_roots(
+            &daemon.store,
+            &committed,
+            &live.root,
+            &DiffOptions::default(),
+        )?;
+        let root = wanted(&live.root)?;
+        let head = CleanHead {
+            commit,
+            root: committed,
+            is_new: false,
+        };
+        let uncommitted_count = uncommitted.len() as u64;
+        Ok(RevertResult {
+            plan: self.plan(daemon, &head, &live.root, &root, uncommitted_count)?,
+            commit: None,
+            rescue: None,
+            operation: None,
+        })
+    }
+
+    fn plan(
+        &self,
+        daemon: &Daemon,
+        head: &CleanHead,
+        now: &Root,
+        wanted: &Root,
+        uncommitted_count: u64,
+    ) -> Result<Plan> {
+        let options = DiffOptions {
+            renames: true,
+            ..DiffOptions::default()
+        };
+        let entries = diff_roots(&daemon.store, now, wanted, &options)?;
+        let shown = &entries[..entries.len().min(Plan::MAX_CHANGES)];
+        let mounts = daemon.mounts.list().into_iter().filter(|mount| {
+            mount.workspace == self.workspace.name && mount.branch.as_deref() == Some(&self.branch)
+        });
+        Ok(Plan {
+            summary: format!(
+                "{} on branch {} of {}: {}",
+                self.message,
+                self.branch,
+                self.workspace.name,
+                count_changes(&entries)
+            ),
+            branch: self.branch.clone(),
+            head: head.commit.to_hex(),
+            target: self.target.map(|commit| commit.to_hex()),
+            uncommitted_count,
+            changes: shown.iter().map(convert::diff_entry).collect(),
+            change_count: entries.len() as u64,
+            references: Vec::new(),
+            mounts: mounts.map(|mount| mount.mountpoint).collect(),
+        })
+    }
+}
+
+fn count_changes(entries: &[DiffEntry]) -> String {
+    match entries.len() {
+        0 => "nothing changes".to_owned(),
+        1 => "1 path changes".to_owned(),
+        count => format!("{count} paths change"),
+    }
+}
+
+fn short(commit: CommitId) -> String {
+    commit.to_hex()[..12].to_owned()
+}
+
+fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
+    paths
+        .iter()
+        .map(|path| clean_path(path.as_bytes()))
+        .collect()
+}
+
+/// Sets a branch back to an older state, as a whole or by path.
+pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
+    let target = daemon.store.resolve(workspace.id, &body.revision)?;
+    let target_root = daemon.store.commit(target)?.root.clone();
+    let paths = clean_paths(&body.paths)?;
+    let is_whole = paths.is_empty() || paths.iter().any(Vec::is_empty);
+    let change = Change {
+        workspace: &workspace,
+        branch,
+        kind: CommitKind::Rollback,
+        message: if is_whole {
+            format!("roll back to {}", short(target))
+        } else {
+            let shown: Vec<String> = paths.iter().map(|path| display_path(path)).collect();
+            format!("roll back {} to {}", shown.join(", "), short(target))
+        },
+        principal: call.principal(body.principal.as_ref()),
+        target: Some(target),
+        is_dry_run: body.dry_run,
+    };
+    change.run(daemon, &|now| {
+        if is_whole {
+            return Ok(target_root.clone());
+        }
+        let plan = restore_edit(&daemon.store, now, &target_root, &paths)?;
+        daemon.store.build_root(now, plan.edit)
+    })
+}
+
+/// Brings paths back from an older state.
+pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
+    if body.paths.is_empty() {
+        return Err(
+            Error::new(ErrorKind::InvalidInput, "no path to restore was named")
+                .with_hint("name paths, or set back everything with `kura rollback`"),
+        );
+    }
+    let paths = clean_paths(&body.paths)?;
+    let from = daemon.store.resolve(workspace.id, &body.from)?;
+    let from_root = daemon.store.commit(from)?.root.clone();
+    let shown: Vec<String> = paths.iter().map(|path| display_path(path)).collect();
+    let change = Change {
+        workspace: &workspace,
+        branch,
+        kind: CommitKind::Restore,
+        message: format!("restore {} from {}", shown.join(", "), short(from)),
+        principal: call.principal(body.principal.as_ref()),
+        target: Some(from),
+        is_dry_run: body.dry_run,
+    };
+    change.run(daemon, &|now| {
+        let plan = restore_edit(&daemon.store, now, &from_root, &paths)?;
+        daemon.store.build_root(now, plan.edit)
+    })
+}
+
+/// Which operations take back which.
+#[derive(Debug, Default)]
+pub struct Undone {
+    undoes: HashMap<u64, u64>,
+}
+
+impl Undone {
+    /// The operation that this one takes back.
+    pub fn undoes(&self, operation: u64) -> Option<u64> {
+        self.undoes.get(&operation).copied()
+    }
+
+    /// The newest operation that took this one back, unless that was taken back itself.
+    pub fn undone_by(&self, operation: u64) -> Option<u64> {
+        self.undoes
+            .iter()
+            .filter(|(_, undone)| **undone == operation)
+            .map(|(undo, _)| *undo)
+            .filter(|undo| self.undone_by(*undo).is_none())
+            .max()
+    }
+}
+
+/// Finds out which operations take back which.
+pub fn undone_operations(daemon: &Daemon, records: &[OperationRecord]) -> Result<Undone> {
+    let mut undone = Undone::default();
+    for record in records {
+        if let Some(undoes) = record.undoes {
+            undone.undoes.insert(record.id, undoes);
+        } else if record.kind == OperationKind::Commit
+            && let Some(after) = record.after.as_deref().and_then(|id| id.parse().ok())
+        {
+            let commit = daemon.store.commit(after)?;
+            let number = commit.message.strip_prefix(UNDO_MESSAGE);
+            if let (CommitKind::Undo, Some(Ok(number))) = (commit.kind, number.map(str::parse)) {
+                undone.undoes.insert(record.id, number);
+            }
+        }
+    }
+    Ok(undone)
+}
+
+/// Takes an operation back by a new one.
+pub fn undo(call: &Call, body: UndoRequest) -> Result<RevertResult> {
+    let daemon = &call.daemon;
+    let workspace = daemon.store.workspace(&call.workspace)?;
+    let principal = call.principal(body.principal.as_ref());
+    let record = find_operation(daemon, &workspace, body.operation)?;
+    match record.kind {
+        OperationKind::Commit => undo_commit(daemon, &workspace, &record, principal, body.dry_run),
+        OperationKind::CreateWorkspace | OperationKind::ForkWorkspace => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "operation {} made the workspace and can't be undone",
+                record.id
+            ),
+        )
+        .with_hint("undo one of the later operations; `kura operations` lists them")),
+        _ => undo_reference(daemon, &workspace, &record, &principal, body.dry_run),
+    }
+}
+
+fn find_operation(
+    daemon: &Daemon,
+    workspace: &WorkspaceInfo,
+    number: Option<u64>,
+) -> Result<OperationRecord> {
+    if let Some(number) = number {
+        return daemon.store.operation(workspace.id, number);
+    }
+    let records = daemon.store.operations(workspace.id, 0)?;
+    let undone = undone_operations(daemon, &records)?;
+    records
+        .into_iter()
+        .find(|record| undone.undoes(record.id).is_none() && undone.undone_by(record.id).is_none())
+        .ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("{} has no operation to undo", workspace.name),
+            )
+        })
+}
+
+fn undo_commit(
+    daemon: &Daemon,
+    workspace: &WorkspaceInfo,
+    record: &OperationRecord,
+    principal: String,
+    is_dry_run: bool,
+) -> Result<RevertResult> {
+    let commit_in = |text: &Option<String>| -> Result<CommitId> {
+        text.as_deref()
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    format!("operation {} has no state before it", record.id),
+                )
+            })
+    };
+    let before = commit_in(&record.before)?;
+    let after = commit_in(&record.after)?;
+    let before_root = daemon.store.commit(before)?.root.clone();
+    let after_root = daemon.store.commit(after)?.root.clone();
+    daemon.store.branch(workspace.id, &record.target)?;
+    let change = Change {
+        workspace,
+        branch: record.target.clone(),
+        kind: CommitKind::Undo,
+        message: format!("{UNDO_MESSAGE}{}", record.id),
+        principal,
+        target: Some(before),
+        is_dry_run,
+    };
+    change.run(daemon, &|now| {
+        if *now == after_root {
+            return Ok(before_root.clone());
+        }
+        let plan = revert_edit(&daemon.store, &before_root, &after_root, now)?;
+        if plan.conflicts.is_empty() {
+            return daemon.store.build_root(now, plan.edit);
+        }
+        let shown: Vec<String> = plan
+            .conflicts
+            .iter()
+            .take(SHOWN_CONFLICTS)
+            .map(|conflict| format!("{} ({})", display_path(&conflict.path), conflict.reason))
+            .collect();
+        let more = plan.conflicts.len() - shown.len();
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "undo operation {}: what it changed was changed again since: {}{more}",
+                record.id,
+                shown.join(", ")
+            ),
+        )
+        .with_hint(
+            "undo the later operations first, or bring single paths back with `kura restore`",
+        ))
+    })
+}
+
+fn undo_reference(
+    daemon: &Daemon,
+    workspace: &WorkspaceInfo,
+    record: &OperationRecord,
+    principal: &str,
+    is_dry_run: bool,
+) -> Result<RevertResult> {
+    let info = convert::operation(record, None);
+    if record.kind == OperationKind::CreateBranch
+        && daemon
+            .mounts
+            .filesystem(workspace.id, &record.target)
+            .is_some()
+    {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            format!(
+                "undo operation {}: branch {} is mounted",
+                record.id, record.target
+            ),
+        )
+        .with_hint("end its mounts first; `kura ls-mounts` lists them"));
+    }
+    let state = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    let head = daemon
+        .store
+        .branch(workspace.id, &workspace.default_branch)?;
+    let mut result = RevertResult {
+        plan: Plan {
+            summary: format!("undo operation {} ({})", record.id, info.description),
+            branch: workspace.default_branch.clone(),
+            head: head.to_hex(),
+            target: None,
+            uncommitted_count: 0,
+            changes: Vec::new(),
+            change_count: 0,
+            references: vec![format!(
+                "{}: {} -> {}",
+                record.target,
+                state(&record.after),
+                state(&record.before)
+            )],
+            mounts: Vec::new(),
+        },
+        commit: None,
+        rescue: None,
+        operation: None,
+    };
+    if !is_dry_run {
+        let operation = daemon
+            .store
+            .undo_ref_operation(workspace.id, record.id, principal)?;
+        daemon.mounts.apply_settings(daemon, workspace.id)?;
+        if let Some(branch) = record.target.strip_prefix("lease.") {
+            super::config::apply_lease(daemon, workspace.id, branch)?;
+        }
+        result.operation = Some(daemon.operation_reference(&workspace.name, operation));
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_undone_undo_makes_the_first_operation_count_again() {
+        let mut undone = Undone::default();
+        undone.undoes.insert(5, 4);
+        assert_eq!(undone.undone_by(4), Some(5));
+        undone.undoes.insert(6, 5);
+        assert_eq!(undone.undone_by(4), None);
+        assert_eq!(undone.undone_by(5), Some(6));
+        undone.undoes.insert(7, 6);
+        assert_eq!(undone.undone_by(4), Some(5));
+    }
+}

@@ -1,6 +1,8 @@
 //! The transport against the real kernel: mounts a small filesystem in memory. Needs root and
 //! `/dev/fuse`.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "this is a test")]
+
 #[path = "common/memory.rs"]
 mod memory;
 
@@ -106,6 +108,7 @@ fn flush_helper_process() {
     if std::env::var_os("KURA_TEST_HELPER").is_none() {
         return;
     }
+    // SAFETY: both are descriptors of this helper process.
     assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
     serve_flush_helper(std::io::stdin(), std::io::stdout()).unwrap();
     std::process::exit(0);
@@ -145,6 +148,7 @@ fn files_directories_and_links_work() {
         let name =
             |name: &str| std::ffi::CString::new(mounted.path(name).as_os_str().as_bytes()).unwrap();
         let (from, to) = (name(from), name(to));
+        // SAFETY: the strings end with NUL and the buffers have the given lengths.
         unsafe {
             libc::renameat2(
                 libc::AT_FDCWD,
@@ -218,7 +222,7 @@ fn ten_thousand_entries_are_listed_once_each_while_others_are_deleted() {
     for entry in fs::read_dir(mounted.directory.path()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let number: u32 = name[1..].parse().unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             fs::remove_file(mounted.path(&name)).unwrap();
         }
         assert!(seen.insert(number), "{name} twice");
@@ -255,6 +259,7 @@ fn large_files_and_maps_keep_their_content() {
         .write(true)
         .open(mounted.path("big"))
         .unwrap();
+    // SAFETY: nobody shortens the file while it is mapped.
     let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
     assert_eq!(map[5_000_000], data[5_000_000]);
     map[5_000_000..5_000_004].copy_from_slice(b"mmap");
@@ -281,6 +286,7 @@ fn nameless_files_xattrs_holes_and_copies_work() {
     assert_eq!(file.metadata().unwrap().nlink(), 0);
     let link = format!("/proc/self/fd/{}\0", file.as_raw_fd());
     let name = [mounted.path("named").as_os_str().as_bytes(), b"\0"].concat();
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let linked = unsafe {
         libc::linkat(
             libc::AT_FDCWD,
@@ -322,6 +328,7 @@ fn nameless_files_xattrs_holes_and_copies_work() {
 fn set_xattr(path: &Path, name: &str, value: &[u8]) -> std::io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let result = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -342,6 +349,7 @@ fn get_xattr(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = std::ffi::CString::new(name).unwrap();
     let mut value = vec![0; 1000];
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let length = unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -674,4 +682,57 @@ fn locks_stay_in_the_kernel() {
     assert_eq!(errno, nix::errno::Errno::EWOULDBLOCK);
     drop(lock);
     assert_eq!(mounted.count("setlk") + mounted.count("setlkw"), 0);
+}
+
+/// Not a test: prints what a round trip and large writes cost.
+#[test]
+#[ignore = "measures"]
+fn measure_round_trip_and_large_writes() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    fs::write(&path, "x").unwrap();
+    for round in 0..5 {
+        let start = Instant::now();
+        for number in 0..20_000_u32 {
+            let permissions = fs::Permissions::from_mode(0o600 + number % 2);
+            fs::set_permissions(&path, permissions).unwrap();
+        }
+        let chmod = start.elapsed() / 20_000;
+        let start = Instant::now();
+        for number in 0..5000 {
+            fs::write(mounted.path(&format!("n{round}-{number}")), [7; 4096]).unwrap();
+        }
+        eprintln!(
+            "chmod {chmod:?}, create+write+close {:?}",
+            start.elapsed() / 5000
+        );
+    }
+    let at = fs::canonicalize(mounted.directory.path()).unwrap();
+    let minor = find_mount(&at).unwrap().unwrap().device.1;
+    for (ratio, strict, ahead) in [("1", "1", "128"), ("100", "0", "1024")].repeat(3) {
+        let bdi = format!("/sys/class/bdi/0:{minor}");
+        fs::write(format!("{bdi}/max_ratio"), ratio).unwrap();
+        fs::write(format!("{bdi}/strict_limit"), strict).unwrap();
+        fs::write(format!("{bdi}/read_ahead_kb"), ahead).unwrap();
+        let data = vec![7; 1 << 20];
+        let start = Instant::now();
+        let mut file = File::create(mounted.path("big")).unwrap();
+        for _ in 0..512 {
+            file.write_all(&data).unwrap();
+        }
+        let written = start.elapsed();
+        file.sync_all().unwrap();
+        let synced = start.elapsed();
+        drop(file);
+        fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
+        let start = Instant::now();
+        let read = fs::read(mounted.path("big")).unwrap().len();
+        eprintln!(
+            "max_ratio {ratio} strict {strict} ahead {ahead}: write {written:?}, with fsync \
+             {synced:?}, cold read of {read} {:?}",
+            start.elapsed()
+        );
+        fs::remove_file(mounted.path("big")).unwrap();
+    }
+    eprintln!("{:?}", mounted.session.request_counts());
 }

@@ -195,10 +195,6 @@ impl Session {
         Ok(session)
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "used in two places, both just above"
-    )]
     fn serve(
         device: OwnedFd,
         state: SessionState,

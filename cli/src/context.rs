@@ -131,3 +131,44 @@ pub fn absolute(path: &Path) -> Result<PathBuf> {
 pub fn absolute_text(path: &Path) -> Result<PathText> {
     Ok(PathText::from(absolute(path)?.as_path()))
 }
+
+/// The one name of a mount point: links and `..` resolved, without looking at what is mounted
+/// there, because a dead mount can't be looked at.
+///
+/// # Errors
+/// If its directory does not exist.
+pub fn mount_point(path: &Path) -> Result<PathBuf> {
+    let failed = |error| CommandError::io(format!("find {}", path.display()), &error);
+    let absolute = absolute(path)?;
+    let is_link = std::fs::symlink_metadata(&absolute).is_ok_and(|found| found.is_symlink());
+    match (absolute.parent(), absolute.file_name()) {
+        (Some(parent), Some(name)) if !is_link => {
+            Ok(std::fs::canonicalize(parent).map_err(failed)?.join(name))
+        }
+        _ => std::fs::canonicalize(&absolute).map_err(failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_point_has_one_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = std::fs::canonicalize(directory.path()).unwrap();
+        std::fs::create_dir_all(base.join("a/b")).unwrap();
+        std::os::unix::fs::symlink("a/b", base.join("link")).unwrap();
+        for (path, expected) in [
+            ("a/b", "a/b"),
+            ("a/b/", "a/b"),
+            ("a/b/../new", "a/new"),
+            ("a/b/..", "a"),
+            ("link", "a/b"),
+            ("link/new", "a/b/new"),
+        ] {
+            assert_eq!(mount_point(&base.join(path)).unwrap(), base.join(expected));
+        }
+        assert!(mount_point(&base.join("absent/new")).is_err());
+    }
+}

@@ -106,6 +106,43 @@ impl From<ErrorBody> for CommandError {
     }
 }
 
+/// What to do next after an error of this kind that doesn't say it itself.
+pub fn general_hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => {
+            "check the name; `kura list` shows the workspaces, `kura log NAME` the commits, \
+             `kura ls NAME` the files"
+        }
+        ErrorKind::AlreadyExists => "choose another name, or remove what is there",
+        ErrorKind::Conflict => {
+            "somebody else changed the same thing; look at `kura log NAME` and try again"
+        }
+        ErrorKind::PermissionDenied => "check who owns it, or run kura as its owner",
+        ErrorKind::InvalidInput => "`kura help VERB` shows how it is used",
+        ErrorKind::Unsupported => "`kura help VERB` shows what there is instead",
+        ErrorKind::ReadOnly => "mount a branch, or use `kura mount NAME@REV DIR --branch NEW`",
+        ErrorKind::NoSpace => "free some space and try again; nothing was lost",
+        ErrorKind::Busy => "try again in a moment",
+        ErrorKind::Unavailable => "`kura daemon status` and `kura daemon logs` say more",
+        ErrorKind::Corrupt => "stop writing to this store and compare it with a backup",
+        ErrorKind::Incompatible => "use the version of kura that made it; see `kura version`",
+        ErrorKind::Io => "`kura daemon logs` may say more",
+        _ => "please report it, with the end of `kura daemon logs`",
+    }
+}
+
+/// The kind of error with which a program ended that uses our exit codes.
+pub fn kind_of_exit_code(code: i32) -> ErrorKind {
+    match code {
+        3 => ErrorKind::Conflict,
+        4 => ErrorKind::NotFound,
+        5 => ErrorKind::PermissionDenied,
+        7 => ErrorKind::Incompatible,
+        70 => ErrorKind::Internal,
+        _ => ErrorKind::Unavailable,
+    }
+}
+
 /// The meanings of the exit codes, as `kura help exit-codes` prints them.
 pub const EXIT_CODES: &[(u8, &str)] = &[
     (
@@ -146,6 +183,13 @@ mod tests {
                 EXIT_CODES.iter().any(|(listed, _)| *listed == code),
                 "{kind:?} ends with {code}, which is not documented"
             );
+        }
+    }
+
+    #[test]
+    fn the_kind_of_an_exit_code_has_that_exit_code() {
+        for code in [3, 4, 5, 6, 7, 70_u8] {
+            assert_eq!(kind_of_exit_code(code.into()).exit_code(), code);
         }
     }
 

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use computerd_api::v1::ErrorKind;
@@ -18,7 +18,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::env::Environment;
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, kind_of_exit_code};
 
 /// Name of the lock file in the store's directory.
 const LOCK_NAME: &str = "start.lock";
@@ -62,24 +62,54 @@ pub async fn start(store: &Path, client: &Client, environment: &Environment) -> 
         .map_err(|error| CommandError::io(format!("open {}", log_path.display()), &error))?;
     let log_start_bytes = log.metadata().map_or(0, |metadata| metadata.len());
     let mut child = spawn(&program, store, &log)?;
-    let failure = wait(&mut child, client, deadline).await?;
-    match failure {
-        None => Ok(()),
-        Some(failure) => Err(CommandError::with_hint(
-            ErrorKind::Unavailable,
-            format!(
-                "start {} for {}: {failure}{}",
-                program.display(),
-                store.display(),
-                log_end(&log_path, log_start_bytes)
-            ),
-            "`kura daemon logs` shows more of its log",
-        )),
+    let Some(failure) = wait(&mut child, client, deadline).await? else {
+        return Ok(());
+    };
+    let (reason, hint) = match &failure {
+        Failure::Ended(status) => {
+            let log = log_end(&log_path, log_start_bytes);
+            match last_words(&log) {
+                Some((message, hint)) => (message, hint),
+                None => (format!("it ended at once ({status}){}", indent(&log)), None),
+            }
+        }
+        Failure::Silent => {
+            let limit = START_TIMEOUT.as_secs();
+            let log = indent(&log_end(&log_path, log_start_bytes));
+            let reason = format!("its socket didn't answer within {limit} s{log}");
+            (reason, None)
+        }
+    };
+    Err(CommandError::with_hint(
+        failure.kind(),
+        format!("start computerd for {}: {reason}", store.display()),
+        hint.unwrap_or_else(|| "`kura daemon logs` shows more of its log".to_owned()),
+    ))
+}
+
+/// Why the daemon doesn't answer.
+#[derive(Debug)]
+enum Failure {
+    /// It ended with an error.
+    Ended(ExitStatus),
+    /// It didn't answer in time.
+    Silent,
+}
+
+impl Failure {
+    /// computerd ends with the exit codes that kura has too.
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Failure::Ended(status) => status
+                .code()
+                .map_or(ErrorKind::Unavailable, kind_of_exit_code),
+            Failure::Silent => ErrorKind::Unavailable,
+        }
     }
 }
 
-/// Waits for the socket; the text says what went wrong.
-async fn wait(child: &mut Child, client: &Client, deadline: Instant) -> Result<Option<String>> {
+/// Waits until the socket answers; `None` when it does.
+async fn wait(child: &mut Child, client: &Client, deadline: Instant) -> Result<Option<Failure>> {
     loop {
         if client.is_running().await? {
             return Ok(None);
@@ -87,13 +117,12 @@ async fn wait(child: &mut Child, client: &Client, deadline: Instant) -> Result<O
         // Success means that it went to the background, or found another one that is starting.
         match child.try_wait() {
             Ok(Some(status)) if !status.success() => {
-                return Ok(Some(format!("it ended at once ({status})")));
+                return Ok(Some(Failure::Ended(status)));
             }
             _ => {}
         }
         if Instant::now() >= deadline {
-            let limit = START_TIMEOUT.as_secs();
-            return Ok(Some(format!("its socket didn't answer within {limit} s")));
+            return Ok(Some(Failure::Silent));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -194,7 +223,7 @@ async fn lock(path: &Path, deadline: Instant) -> Result<Flock<File>> {
     }
 }
 
-/// The last lines of the log since `start_bytes`, indented; empty if there are none.
+/// The end of the log since `start_bytes`; empty if it can't be read.
 fn log_end(path: &Path, start_bytes: u64) -> String {
     let read = || -> std::io::Result<String> {
         let mut file = File::open(path)?;
@@ -212,8 +241,23 @@ fn log_end(path: &Path, start_bytes: u64) -> String {
         file.read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    let text = read().unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
+    read().unwrap_or_default()
+}
+
+/// What computerd says when it ends with an error: `computerd: MESSAGE`, then `hint: HINT`.
+fn last_words(log: &str) -> Option<(String, Option<String>)> {
+    let (_, tail) = log.rsplit_once("computerd: ").filter(|(before, _)| {
+        // At the beginning of a line, else it is part of another message.
+        before.is_empty() || before.ends_with('\n')
+    })?;
+    let (message, rest) = tail.split_once('\n').unwrap_or((tail, ""));
+    let hint = rest.lines().find_map(|line| line.strip_prefix("hint: "));
+    Some((message.to_owned(), hint.map(str::to_owned)))
+}
+
+/// The last lines, each on a line of its own and indented.
+fn indent(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
     let skip = lines.len().saturating_sub(SHOWN_LOG_LINES);
     lines[skip..]
         .iter()
@@ -243,7 +287,7 @@ mod tests {
         let program = directory.path().join("computerd");
         std::fs::write(
             &program,
-            "#!/bin/sh\necho \"no luck with $2\" >&2\nexit 3\n",
+            "#!/bin/sh\necho \"no luck with $2\" >&2\nexit 6\n",
         )
         .unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -258,8 +302,18 @@ mod tests {
         let CommandError::Failed(body) = error else {
             panic!("{error:?}");
         };
-        assert!(body.message.contains("exit status: 3"), "{}", body.message);
+        assert!(body.message.contains("exit status: 6"), "{}", body.message);
         let line = format!("\n  no luck with {}", store.display());
         assert!(body.message.ends_with(&line), "{}", body.message);
+    }
+
+    #[test]
+    fn the_last_words_of_the_daemon_are_its_error() {
+        let log = "{\"level\":\"ERROR\"}\ncomputerd: open /s/kura.db: format 1000\nhint: update\n";
+        let (message, hint) = last_words(log).unwrap();
+        assert_eq!(message, "open /s/kura.db: format 1000");
+        assert_eq!(hint.as_deref(), Some("update"));
+        assert_eq!(last_words("INFO start computerd: now\n"), None);
+        assert_eq!(last_words(""), None);
     }
 }

@@ -22,7 +22,10 @@ struct Overlay {
 impl Overlay {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let options = StoreOptions { create: true, ..Default::default() };
+        let options = StoreOptions {
+            create: true,
+            ..Default::default()
+        };
         let store = Store::open(&directory.path().join("store"), options).unwrap();
         store.create_workspace("demo", "tester").unwrap();
         Self { store, directory }
@@ -46,7 +49,10 @@ impl Overlay {
             },
         )
         .unwrap();
-        Mounted { filesystem, next_unique: std::cell::Cell::new(2) }
+        Mounted {
+            filesystem,
+            next_unique: std::cell::Cell::new(2),
+        }
     }
 }
 
@@ -61,11 +67,20 @@ impl Mounted {
     fn caller(&self) -> Caller {
         let unique = self.next_unique.get();
         self.next_unique.set(unique + 2);
-        Caller { uid: 0, gid: 0, pid: 1, unique, is_resent: false }
+        Caller {
+            uid: 0,
+            gid: 0,
+            pid: 1,
+            unique,
+            is_resent: false,
+        }
     }
 
     fn ask(&self, request: &Request<'_>) -> Result<Response, Errno> {
-        match self.filesystem.handle(&self.caller(), request, Mode::MayBlock) {
+        match self
+            .filesystem
+            .handle(&self.caller(), request, Mode::MayBlock)
+        {
             Ok(response) => Ok(response),
             Err(Failure::Errno(errno)) => Err(errno),
             Err(Failure::WouldBlock) => panic!("a worker may block"),
@@ -81,15 +96,28 @@ impl Mounted {
 
     fn create(&self, parent: u64, name: &str, data: &[u8]) -> u64 {
         let name = name.as_bytes();
-        let inode =
-            self.entry(&Request::Create { parent, name, mode: 0o644, umask: 0o022, flags: 0 }).inode;
+        let inode = self
+            .entry(&Request::Create {
+                parent,
+                name,
+                mode: 0o644,
+                umask: 0o022,
+                flags: 0,
+            })
+            .inode;
         self.write(inode, 0, data);
         inode
     }
 
     fn mkdir(&self, parent: u64, name: &str) -> u64 {
         let name = name.as_bytes();
-        self.entry(&Request::MakeDirectory { parent, name, mode: 0o755, umask: 0o022 }).inode
+        self.entry(&Request::MakeDirectory {
+            parent,
+            name,
+            mode: 0o755,
+            umask: 0o022,
+        })
+        .inode
     }
 
     fn write(&self, inode: u64, offset: u64, data: &[u8]) {
@@ -109,7 +137,11 @@ impl Mounted {
     fn read(&self, inode: u64) -> Vec<u8> {
         let mut content = Vec::new();
         loop {
-            let request = Request::Read { inode, offset: content.len() as u64, size: 1 << 20 };
+            let request = Request::Read {
+                inode,
+                offset: content.len() as u64,
+                size: 1 << 20,
+            };
             match self.ask(&request).unwrap() {
                 Response::Data(data) if data.is_empty() => return content,
                 Response::Data(data) => content.extend(data),
@@ -122,7 +154,10 @@ impl Mounted {
         let mut parent = ROOT;
         let mut found = Err(Errno(libc::ENOENT));
         for name in path.split('/') {
-            match self.ask(&Request::Lookup { parent, name: name.as_bytes() })? {
+            match self.ask(&Request::Lookup {
+                parent,
+                name: name.as_bytes(),
+            })? {
                 Response::Entry(entry) => {
                     parent = entry.inode;
                     found = Ok(entry);
@@ -139,7 +174,10 @@ impl Mounted {
 
     fn unlink(&self, parent: u64, name: &str) {
         assert_eq!(
-            self.ask(&Request::Unlink { parent, name: name.as_bytes() }),
+            self.ask(&Request::Unlink {
+                parent,
+                name: name.as_bytes()
+            }),
             Ok(Response::Empty)
         );
     }
@@ -175,7 +213,9 @@ impl Mounted {
                 Response::Directory(entries) => {
                     cookie = entries.last().unwrap().cookie;
                     names.extend(
-                        entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into()),
+                        entries
+                            .iter()
+                            .map(|entry| String::from_utf8_lossy(&entry.name).into()),
                     );
                 }
                 other => panic!("{other:?}"),
@@ -230,7 +270,11 @@ fn g1_acknowledged_changes_survive_a_kill() {
     expected[1_000_000..1_000_021].copy_from_slice(b"changed in the middle");
     for round in 0..3 {
         let mounted = overlay.open(false);
-        assert_eq!(mounted.look_up("d/small").unwrap().inode, file, "round {round}");
+        assert_eq!(
+            mounted.look_up("d/small").unwrap().inode,
+            file,
+            "round {round}"
+        );
         assert_eq!(mounted.content("d/small"), b"one two");
         assert_eq!(mounted.content("d/new"), b"moved");
         assert_eq!(mounted.look_up("d/new").unwrap().inode, moved);
@@ -250,7 +294,11 @@ fn g7_committed_files_are_there_after_close_with_the_same_numbers() {
         let directory = mounted.mkdir(ROOT, "d");
         mounted.create(directory, "a", &data);
         let linked = mounted.create(ROOT, "first", b"linked");
-        mounted.entry(&Request::Link { inode: linked, new_parent: directory, new_name: b"second" });
+        mounted.entry(&Request::Link {
+            inode: linked,
+            new_parent: directory,
+            new_name: b"second",
+        });
         for path in ["d", "d/a", "first", "d/second"] {
             numbers.push((path, mounted.look_up(path).unwrap().inode));
         }
@@ -294,31 +342,60 @@ fn a_resent_request_is_answered_and_not_repeated() {
     {
         let mounted = overlay.open(false);
         first = mounted.caller();
-        let request =
-            Request::Create { parent: ROOT, name: b"new", mode: 0o644, umask: 0, flags: libc::O_EXCL as u32 };
-        created = match mounted.filesystem.handle(&first, &request, Mode::Inline).unwrap() {
+        let request = Request::Create {
+            parent: ROOT,
+            name: b"new",
+            mode: 0o644,
+            umask: 0,
+            flags: libc::O_EXCL as u32,
+        };
+        created = match mounted
+            .filesystem
+            .handle(&first, &request, Mode::Inline)
+            .unwrap()
+        {
             Response::Entry(entry) => entry.inode,
             other => panic!("{other:?}"),
         };
         mounted.create(ROOT, "old", b"");
         mounted.commit();
         removal = mounted.caller();
-        let request = Request::Unlink { parent: ROOT, name: b"old" };
-        mounted.filesystem.handle(&removal, &request, Mode::Inline).unwrap();
+        let request = Request::Unlink {
+            parent: ROOT,
+            name: b"old",
+        };
+        mounted
+            .filesystem
+            .handle(&removal, &request, Mode::Inline)
+            .unwrap();
     }
     let mounted = overlay.open(true);
     let again = |caller: Caller, request: &Request<'_>| {
-        let caller = Caller { is_resent: true, ..caller };
+        let caller = Caller {
+            is_resent: true,
+            ..caller
+        };
         mounted.filesystem.handle(&caller, request, Mode::Inline)
     };
-    let request =
-        Request::Create { parent: ROOT, name: b"new", mode: 0o644, umask: 0, flags: libc::O_EXCL as u32 };
+    let request = Request::Create {
+        parent: ROOT,
+        name: b"new",
+        mode: 0o644,
+        umask: 0,
+        flags: libc::O_EXCL as u32,
+    };
     match again(first, &request).unwrap() {
         Response::Entry(entry) => assert_eq!(entry.inode, created),
         other => panic!("{other:?}"),
     }
     assert_eq!(
-        again(removal, &Request::Unlink { parent: ROOT, name: b"old" }),
+        again(
+            removal,
+            &Request::Unlink {
+                parent: ROOT,
+                name: b"old"
+            }
+        ),
         Ok(Response::Empty)
     );
     assert_eq!(mounted.names(ROOT), ["new"]);
@@ -364,21 +441,30 @@ fn a_resumed_mount_finds_stored_inodes_by_their_numbers() {
     }
     // Another overlay directory: nothing but the store knows the files, as after an import.
     let fork = overlay.store.workspace("demo").unwrap();
-    overlay.store.fork_workspace(fork.id, fork.head, "other", "tester").unwrap();
+    overlay
+        .store
+        .fork_workspace(fork.id, fork.head, "other", "tester")
+        .unwrap();
     let open = |is_resumed| {
         let workspace = overlay.store.workspace("other").unwrap();
         let filesystem = Filesystem::open(
             overlay.store.source(workspace.id, "main").unwrap(),
             FilesystemOptions {
                 directory: overlay.directory.path().join("other"),
-                policy: CommitPolicy { enabled: false, ..Default::default() },
+                policy: CommitPolicy {
+                    enabled: false,
+                    ..Default::default()
+                },
                 author: "tester".into(),
                 is_read_only: false,
                 is_resumed,
             },
         )
         .unwrap();
-        Mounted { filesystem, next_unique: std::cell::Cell::new(2) }
+        Mounted {
+            filesystem,
+            next_unique: std::cell::Cell::new(2),
+        }
     };
     let number = open(false).look_up("d/f").unwrap().inode;
     let mounted = open(true);
@@ -401,8 +487,14 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     mounted.unlink(ROOT, "removed");
     let extra = mounted.mkdir(ROOT, "extra");
     mounted.create(extra, "inside", b"uncommitted");
-    let rollback = CommitRequest { kind: CommitKind::Rollback, ..manual() };
-    let outcome = mounted.filesystem.switch(target.root.clone(), rollback).unwrap();
+    let rollback = CommitRequest {
+        kind: CommitKind::Rollback,
+        ..manual()
+    };
+    let outcome = mounted
+        .filesystem
+        .switch(target.root.clone(), rollback)
+        .unwrap();
     assert!(outcome.is_new);
     assert_eq!(outcome.root, target.root);
     assert_eq!(mounted.look_up("d").unwrap().inode, directory);
@@ -416,8 +508,14 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     let rescue = overlay.store.commit(outcome.commit).unwrap().parents[0];
     let rescue = overlay.store.commit(rescue).unwrap();
     assert_eq!(rescue.kind, CommitKind::Rescue);
-    let back = CommitRequest { kind: CommitKind::Undo, ..manual() };
-    mounted.filesystem.switch(rescue.root.clone(), back).unwrap();
+    let back = CommitRequest {
+        kind: CommitKind::Undo,
+        ..manual()
+    };
+    mounted
+        .filesystem
+        .switch(rescue.root.clone(), back)
+        .unwrap();
     assert_eq!(mounted.content("extra/inside"), b"uncommitted");
     assert_eq!(mounted.content("d/edited"), b"AFTER!");
     // The same after a kill and after a clean restart.
@@ -436,13 +534,20 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     let mounted = overlay.open(false);
     let directory = mounted.mkdir(ROOT, "d");
     let file = mounted.create(ROOT, "a", b"v1");
-    mounted.entry(&Request::Link { inode: file, new_parent: directory, new_name: b"b" });
+    mounted.entry(&Request::Link {
+        inode: file,
+        new_parent: directory,
+        new_name: b"b",
+    });
     let target = mounted.filesystem.commit(manual()).unwrap().root;
     mounted.write(file, 0, b"v2");
     mounted.commit();
     mounted.filesystem.switch(target.clone(), manual()).unwrap();
     let check = |mounted: &Mounted| {
-        let (a, b) = (mounted.look_up("a").unwrap(), mounted.look_up("d/b").unwrap());
+        let (a, b) = (
+            mounted.look_up("a").unwrap(),
+            mounted.look_up("d/b").unwrap(),
+        );
         assert_eq!(a.inode, b.inode);
         assert_eq!(a.attributes.link_count, 2);
         assert_eq!(mounted.content("d/b"), b"v1");
@@ -464,15 +569,31 @@ fn sparse_files_keep_their_holes_through_commits() {
     let overlay = Overlay::new();
     let mounted = overlay.open(false);
     let file = mounted.create(ROOT, "sparse", b"head");
-    let size = SetAttributes { size: Some(50 << 20), ..Default::default() };
-    mounted.ask(&Request::SetAttributes { inode: file, changes: size }).unwrap();
+    let size = SetAttributes {
+        size: Some(50 << 20),
+        ..Default::default()
+    };
+    mounted
+        .ask(&Request::SetAttributes {
+            inode: file,
+            changes: size,
+        })
+        .unwrap();
     mounted.write(file, 40 << 20, &noise(10_000, 4));
     let check = |mounted: &Mounted| {
         let entry = mounted.look_up("sparse").unwrap();
         assert_eq!(entry.attributes.size, 50 << 20);
-        assert!(entry.attributes.blocks * 512 <= 32 << 10, "{}", entry.attributes.blocks);
+        assert!(
+            entry.attributes.blocks * 512 <= 32 << 10,
+            "{}",
+            entry.attributes.blocks
+        );
         let seek = |offset, whence| {
-            mounted.ask(&Request::Seek { inode: entry.inode, offset, whence: whence as u32 })
+            mounted.ask(&Request::Seek {
+                inode: entry.inode,
+                offset,
+                whence: whence as u32,
+            })
         };
         assert_eq!(seek(0, libc::SEEK_HOLE), Ok(Response::Offset(4096)));
         assert_eq!(seek(4096, libc::SEEK_DATA), Ok(Response::Offset(40 << 20)));
@@ -510,7 +631,9 @@ fn removing_entries_while_listing_skips_none() {
             overhead_bytes: 24,
             plus: false,
         };
-        let Response::Directory(entries) = mounted.ask(&request).unwrap() else { panic!() };
+        let Response::Directory(entries) = mounted.ask(&request).unwrap() else {
+            panic!()
+        };
         let Some(last) = entries.last() else { break };
         cookie = last.cookie;
         for entry in entries {

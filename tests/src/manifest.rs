@@ -188,3 +188,40 @@ fn read_xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     }
     attributes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{make_odd_tree, shell_ok};
+
+    #[test]
+    fn a_faithful_copy_is_equal_and_every_change_is_seen() {
+        let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+        let source = directory.path().join("source");
+        fs::create_dir(&source).unwrap();
+        make_odd_tree(&source);
+        shell_ok(directory.path(), "rsync -aHAXS --numeric-ids source/ copy/");
+        let expected = manifest(&source);
+        let copy = directory.path().join("copy");
+        assert_same_tree(&expected, &manifest(&copy));
+        let kinds: std::collections::BTreeSet<&str> =
+            expected.values().map(|entry| entry.kind).collect();
+        assert_eq!(kinds.len(), 7, "{kinds:?}");
+        for change in [
+            "chmod u-s setuid",
+            "chown 1:1 owned",
+            "touch -d '2020-01-01' zero-length",
+            "setfattr -x user.comment plain/hello.txt",
+            "setfacl -b plain/secret",
+            "rm hard-one; cp -p plain/hello.txt hard-one",
+            "rm pipe",
+            "ln -sfn elsewhere dangling",
+            "printf X | dd of=big-hard conv=notrunc status=none",
+            "mkdir more",
+        ] {
+            let before = manifest(&copy);
+            shell_ok(&copy, change);
+            assert_ne!(before, manifest(&copy), "`{change}` is not seen");
+        }
+    }
+}

@@ -170,10 +170,7 @@ fn each_technology_is_named_in_one_place_only() {
             "FUSE_INIT",
             &["fuse-mount/src/fuse/", "fuse-mount/src/fuse.rs"],
         ),
-        (
-            "clap::",
-            &["cli/src/", "computerd/src/args", "computerd/src/main.rs"],
-        ),
+        ("clap::", &["cli/src/", "computerd/src/command_line.rs"]),
     ];
     let mut offences = Vec::new();
     for path in sources() {
@@ -294,7 +291,7 @@ fn every_unsafe_block_says_why_it_is_sound() {
         let lines: Vec<&str> = text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             let code = line.trim_start();
-            if code.starts_with("//") || !code.contains("unsafe {") {
+            if code.starts_with("//") || !code.contains(concat!("unsafe", " {")) {
                 continue;
             }
             let above = &lines[index.saturating_sub(8)..index];
@@ -339,7 +336,12 @@ fn every_guarantee_names_a_test_that_exists() {
             .split('`')
             .skip(1)
             .step_by(2)
-            .filter(|word| word.starts_with(&format!("g{number}_")))
+            .filter(|word| {
+                let name = word
+                    .trim_start_matches("fuse_")
+                    .trim_start_matches("docker_");
+                name.starts_with(&format!("g{number}_"))
+            })
             .collect();
         for name in &named {
             found += 1;

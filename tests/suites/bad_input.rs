@@ -25,7 +25,7 @@ fn demo() -> TestStore {
     );
     store.init("demo", Some(&project));
     let more = store.scratch_directory("more");
-    fs::write(more.join("second"), "x").unwrap();
+    fs::write(more.join("second"), "x").expect("a scratch file");
     let _ = run(store
         .command()
         .args(["import", "demo"])
@@ -251,7 +251,7 @@ fn edit_database_offline(store: &TestStore, statement: &str) {
 }
 
 #[test]
-fn a_foreign_or_broken_database_is_left_alone() {
+fn g12_a_foreign_or_broken_database_is_left_alone() {
     let foreign = TestStore::new();
     fs::create_dir_all(foreign.path()).unwrap();
     shell_ok(

@@ -62,7 +62,7 @@ fn check(what: &[PathBuf], prepare: impl FnOnce(&TestStore) -> Vec<(String, Stri
     .ok()
     .stdout;
     let settings_file = store.scratch("settings.sh");
-    fs::write(&settings_file, settings).unwrap();
+    fs::write(&settings_file, settings).expect("a scratch file");
     let table = store.scratch("results.tsv");
     let more = prepare(&store);
     let mut command = Command::new("bash");
@@ -106,22 +106,22 @@ fn check_group(group: &str) {
 }
 
 #[test]
-fn fuse_cases_posix() {
+fn fuse_g11_cases_posix() {
     check_group("posix");
 }
 
 #[test]
-fn fuse_cases_tools() {
+fn fuse_g11_cases_tools() {
     check_group("tools");
 }
 
 #[test]
-fn fuse_cases_locks() {
+fn fuse_g11_cases_locks() {
     check_group("locks");
 }
 
 #[test]
-fn fuse_cases_names() {
+fn fuse_g11_cases_names() {
     check_group("names");
 }
 
@@ -137,7 +137,7 @@ struct SmallDisk {
 
 impl SmallDisk {
     fn new(directory: PathBuf) -> Self {
-        fs::create_dir_all(&directory).unwrap();
+        fs::create_dir_all(&directory).expect("a directory for the disk");
         shell_ok(
             &directory,
             "truncate -s 190M ../small.img; mkfs.ext4 -q -F -m 0 ../small.img; mount -o loop ../small.img .",

@@ -20,7 +20,7 @@ impl<'a> Driver<'a> {
         require_docker("kura-test:small");
         store.ok(&["volume-plugin", "--detach"]);
         wait_until("the driver's socket", Duration::from_secs(10), || {
-            fs::exists("/run/docker/plugins/kura.sock").unwrap()
+            fs::exists("/run/docker/plugins/kura.sock").expect("a readable directory")
         });
         Self {
             store,

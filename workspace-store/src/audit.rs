@@ -1,9 +1,12 @@
-//! The audit log's values: append-only, hash-chained records of who did what, with what outcome.
+//! The audit log: append-only, hash-chained records of who did what, with what outcome.
 
 use serde::{Deserialize, Serialize};
 
+use crate::db;
+use crate::error::Result;
 use crate::id::WorkspaceId;
 use crate::object::Timestamp;
+use crate::store::{Store, now_ns};
 
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,4 +81,28 @@ pub struct AuditBreak {
     pub sequence: u64,
     /// What is wrong with it.
     pub reason: String,
+}
+
+impl Store {
+    /// Adds an entry to the audit log; gives back its sequence number.
+    ///
+    /// Changes of the store itself are recorded by the functions that make them, in the same
+    /// transaction; this is for everything else, denials above all.
+    pub fn audit_append(&self, record: AuditRecord) -> Result<u64> {
+        self.inner
+            .database
+            .write(move |connection| db::audit::append(connection, now_ns(), &record))
+    }
+
+    /// Entries of the audit log, newest first.
+    pub fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
+        self.inner
+            .database
+            .read(|connection| db::audit::list(connection, query))
+    }
+
+    /// Verifies the whole audit log and says where it breaks.
+    pub fn audit_verify(&self) -> Result<AuditVerification> {
+        self.inner.database.read(db::audit::verify)
+    }
 }

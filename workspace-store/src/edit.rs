@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::id::TreeId;
-use crate::object::{Attributes, Hole, LinkId, Name, Node};
+use crate::object::{Attributes, Hole, LinkId, Name, Node, Root};
 
 /// Bytes of a changed file, frozen: they don't change while the store reads them.
 pub trait Content: Send + Sync {
@@ -49,6 +49,19 @@ pub struct SnapshotEdit {
     pub root: DirectoryEdit,
     /// Changes of the link table; `None` removes the entry.
     pub links: BTreeMap<LinkId, Option<LinkEdit>>,
+}
+
+impl SnapshotEdit {
+    /// An edit that keeps everything of `base`. (The default edit starts anew, without entries.)
+    pub fn unchanged(base: &Root) -> Self {
+        Self {
+            root: DirectoryEdit {
+                base: Some(base.tree),
+                ..DirectoryEdit::default()
+            },
+            ..Self::default()
+        }
+    }
 }
 
 /// A change of one directory's entries.

@@ -9,6 +9,8 @@
 //! is stored once in the snapshot's link table, and its names refer to it by [`LinkId`]; a change
 //! of such a file touches the link table alone, never the directories that name it.
 
+pub(crate) mod codec;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,23 +1,28 @@
 //! The store: opening, closing, and the parts that everything else shares.
+//!
+//! Threads: a [`Store`] can be used from any thread; clones share it. Changes run on the one
+//! thread that owns the write connection, reads on the caller's. Objects are immutable, so that
+//! caches never need to be told of a change.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
-use crate::audit::{AuditEntry, AuditQuery, AuditRecord, AuditVerification};
-use crate::commits::{LogEntry, LogQuery, PathChange};
-use crate::edit::SnapshotEdit;
+use crate::blobs::BlobCache;
+use crate::db::Database;
+use crate::db::objects::{self, ChunkStore, DatabaseChunks};
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, CommitId, TreeId, WorkspaceId};
-use crate::object::{Commit, LinkId, LinkedInode, Root};
-use crate::operation::{OperationId, OperationRecord};
+use crate::limits::{TREE_NODE_CACHE_BYTES, TREE_NODE_MAX_BYTES};
+use crate::object::codec::{StoredNode, decode_node, link_of_key, tree_id};
+use crate::object::{Commit, LinkId, LinkedInode, Name, Timestamp, TreeEntry};
 use crate::reader::{ObjectReader, TreeNode};
-use crate::refs::RefInfo;
-use crate::snapshot::{BuiltSnapshot, ProgressFunction};
-use crate::source::{CommitRequest, Submitted, WorkspaceSource};
-use crate::workspace::{Statistics, WorkspaceInfo};
+use crate::trees::{self, Entry, NodeReader};
+use crate::workspace::Statistics;
+
+const COMMITS_CACHED: usize = 1024;
 
 /// How to open a store.
 #[derive(Debug, Clone)]
@@ -37,253 +42,188 @@ impl Default for StoreOptions {
     }
 }
 
-/// What a check of the whole store found.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CheckReport {
-    /// Objects that were read and verified.
-    pub objects: u64,
-    /// What is wrong; empty if the store is sound.
-    pub problems: Vec<CheckProblem>,
-}
-
-/// One thing wrong with the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckProblem {
-    /// What it was found in.
-    pub object: String,
-    /// What is wrong.
-    pub message: String,
-}
-
 /// A store; clones share it.
 #[derive(Debug, Clone)]
 pub struct Store {
-    directory: Arc<PathBuf>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-fn unavailable<T>(what: &str) -> Result<T> {
-    Err(StoreError::new(
-        ErrorKind::Unavailable,
-        format!("{what} is not built yet"),
-    ))
+/// What all clones of a [`Store`] share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) directory: PathBuf,
+    pub(crate) database: Database,
+    pub(crate) chunk_store: Arc<dyn ChunkStore>,
+    pub(crate) blob_cache: BlobCache,
+    /// Only nodes that are in the database.
+    pub(crate) node_cache: Cache<TreeId, Arc<StoredNode>, NodeWeight>,
+    pub(crate) commit_cache: Cache<CommitId, Arc<Commit>>,
+    pub(crate) threads: usize,
 }
 
-#[expect(
-    unused_variables,
-    missing_docs,
-    clippy::too_many_arguments,
-    reason = "signatures first"
-)]
+/// About how much memory a decoded node takes.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeWeight;
+
+impl Weighter<TreeId, Arc<StoredNode>> for NodeWeight {
+    fn weight(&self, _: &TreeId, node: &Arc<StoredNode>) -> u64 {
+        128 + match node.as_ref() {
+            StoredNode::Leaf(entries) => entries.len() as u64 * 160,
+            StoredNode::LinkLeaf(entries) => entries.len() as u64 * 160,
+            StoredNode::Inner(children) => children.len() as u64 * 80,
+        }
+    }
+}
+
 impl Store {
+    /// Opens the store in `directory`.
+    ///
+    /// Locking: one process at a time; the lock ends with the store or the process.
+    ///
+    /// # Errors
+    /// `Busy` if another process has it open, `NotFound` if there is none and none is to be made,
+    /// `Incompatible` or `Corrupt` if the database isn't one that this version can use.
+    pub fn open(directory: &Path, options: StoreOptions) -> Result<Self> {
+        let database = Database::open(directory, options.create)?;
+        let threads = match options.threads {
+            0 => std::thread::available_parallelism().map_or(2, |count| count.get().clamp(1, 8)),
+            threads => threads,
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                directory: directory.to_owned(),
+                database,
+                chunk_store: Arc::new(DatabaseChunks),
+                blob_cache: BlobCache::new(),
+                node_cache: Cache::with_weighter(4096, TREE_NODE_CACHE_BYTES, NodeWeight),
+                commit_cache: Cache::new(COMMITS_CACHED),
+                threads,
+            }),
+        })
+    }
+
+    /// Finishes what is queued, closes the database and gives up the lock; later calls fail with
+    /// `Unavailable`.
+    ///
+    /// # Errors
+    /// `Io` if the database can't be closed cleanly; nothing that was reported is lost by that.
+    pub fn close(&self) -> Result<()> {
+        self.inner.database.close()
+    }
+
     /// Directory of the store.
     pub fn directory(&self) -> &Path {
-        &self.directory
+        &self.inner.directory
     }
 
-    pub fn open(directory: &Path, options: StoreOptions) -> Result<Store> {
-        unavailable("open")
-    }
-
-    pub fn close(&self) -> Result<()> {
-        unavailable("close")
-    }
-
-    pub fn create_workspace(&self, name: &str, author: &str) -> Result<WorkspaceInfo> {
-        unavailable("create_workspace")
-    }
-
-    pub fn workspaces(&self) -> Result<Vec<WorkspaceInfo>> {
-        unavailable("workspaces")
-    }
-
-    pub fn workspace(&self, name: &str) -> Result<WorkspaceInfo> {
-        unavailable("workspace")
-    }
-
-    pub fn workspace_by_id(&self, id: WorkspaceId) -> Result<WorkspaceInfo> {
-        unavailable("workspace_by_id")
-    }
-
-    pub fn fork_workspace(
-        &self,
-        source: WorkspaceId,
-        at: CommitId,
-        new_name: &str,
-        author: &str,
-    ) -> Result<WorkspaceInfo> {
-        unavailable("fork_workspace")
-    }
-
-    pub fn branches(&self, workspace: WorkspaceId) -> Result<Vec<RefInfo>> {
-        unavailable("branches")
-    }
-
-    pub fn branch(&self, workspace: WorkspaceId, name: &str) -> Result<CommitId> {
-        unavailable("branch")
-    }
-
-    pub fn create_branch(
-        &self,
-        workspace: WorkspaceId,
-        name: &str,
-        at: CommitId,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("create_branch")
-    }
-
-    pub fn delete_branch(
-        &self,
-        workspace: WorkspaceId,
-        name: &str,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("delete_branch")
-    }
-
-    pub fn tags(&self, workspace: WorkspaceId) -> Result<Vec<RefInfo>> {
-        unavailable("tags")
-    }
-
-    pub fn create_tag(
-        &self,
-        workspace: WorkspaceId,
-        name: &str,
-        at: CommitId,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("create_tag")
-    }
-
-    pub fn delete_tag(
-        &self,
-        workspace: WorkspaceId,
-        name: &str,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("delete_tag")
-    }
-
-    pub fn resolve(&self, workspace: WorkspaceId, revision: &str) -> Result<CommitId> {
-        unavailable("resolve")
-    }
-
-    pub fn commit(&self, id: CommitId) -> Result<Arc<Commit>> {
-        unavailable("commit")
-    }
-
-    pub fn changes(&self, commit: CommitId) -> Result<Vec<PathChange>> {
-        unavailable("changes")
-    }
-
-    pub fn log(&self, workspace: WorkspaceId, query: &LogQuery) -> Result<Vec<LogEntry>> {
-        unavailable("log")
-    }
-
-    pub fn build_snapshot(
-        &self,
-        base: &Root,
-        edit: SnapshotEdit,
-        progress: ProgressFunction<'_>,
-    ) -> Result<BuiltSnapshot> {
-        unavailable("build_snapshot")
-    }
-
-    pub fn build_root(&self, base: &Root, edit: SnapshotEdit) -> Result<Root> {
-        unavailable("build_root")
-    }
-
-    pub fn apply_edit(
-        &self,
-        workspace: WorkspaceId,
-        branch: &str,
-        expected_head: CommitId,
-        base: &Root,
-        edit: SnapshotEdit,
-        request: CommitRequest,
-        progress: ProgressFunction<'_>,
-    ) -> Result<Submitted> {
-        unavailable("apply_edit")
-    }
-
-    pub fn set_branch_root(
-        &self,
-        workspace: WorkspaceId,
-        branch: &str,
-        expected_head: CommitId,
-        root: Root,
-        request: CommitRequest,
-    ) -> Result<CommitId> {
-        unavailable("set_branch_root")
-    }
-
-    pub fn source(&self, workspace: WorkspaceId, branch: &str) -> Result<Arc<dyn WorkspaceSource>> {
-        unavailable("source")
-    }
-
-    pub fn operations(&self, workspace: WorkspaceId, limit: usize) -> Result<Vec<OperationRecord>> {
-        unavailable("operations")
-    }
-
-    pub fn operation(&self, workspace: WorkspaceId, id: OperationId) -> Result<OperationRecord> {
-        unavailable("operation")
-    }
-
-    pub fn undo_ref_operation(
-        &self,
-        workspace: WorkspaceId,
-        id: OperationId,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("undo_ref_operation")
-    }
-
-    pub fn settings(&self, workspace: WorkspaceId) -> Result<BTreeMap<String, String>> {
-        unavailable("settings")
-    }
-
-    pub fn set_setting(
-        &self,
-        workspace: WorkspaceId,
-        key: &str,
-        value: Option<&str>,
-        author: &str,
-    ) -> Result<OperationId> {
-        unavailable("set_setting")
-    }
-
-    pub fn audit_append(&self, record: AuditRecord) -> Result<u64> {
-        unavailable("audit_append")
-    }
-
-    pub fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>> {
-        unavailable("audit")
-    }
-
-    pub fn audit_verify(&self) -> Result<AuditVerification> {
-        unavailable("audit_verify")
-    }
-
+    /// Sizes of a workspace and of the store around it.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such workspace.
     pub fn statistics(&self, workspace: WorkspaceId) -> Result<Statistics> {
-        unavailable("statistics")
+        let database_bytes = self.inner.database.size_bytes();
+        self.inner.database.read(|connection| {
+            let number = crate::db::refs::workspace_number(connection, workspace)?;
+            let (commits, branches, tags, operations) =
+                crate::db::refs::counts(connection, number)?;
+            let (chunks, chunk_bytes, stored_bytes, tree_nodes) = objects::totals(connection)?;
+            Ok(Statistics {
+                commits,
+                branches,
+                tags,
+                operations,
+                chunks,
+                chunk_bytes,
+                stored_bytes,
+                tree_nodes,
+                database_bytes,
+            })
+        })
+    }
+}
+
+impl Inner {
+    /// Reads and verifies a node from the database.
+    pub(crate) fn read_verified_node(&self, id: TreeId) -> Result<Option<StoredNode>> {
+        let packed = self
+            .database
+            .read(|connection| objects::read_tree_node(connection, id))?;
+        let Some(packed) = packed else {
+            return Ok(None);
+        };
+        let encoded = packed.unpack(TREE_NODE_MAX_BYTES)?;
+        if tree_id(&encoded) != id {
+            return Err(StoreError::new(
+                ErrorKind::Corrupt,
+                format!("directory {id} has other bytes than its id says"),
+            )
+            .with_hint("run `kura fsck`"));
+        }
+        decode_node(&encoded).map(Some)
     }
 
-    pub fn check(&self, progress: &dyn Fn(u64)) -> Result<CheckReport> {
-        unavailable("check")
+    /// Whether a node is stored.
+    pub(crate) fn has_tree_node(&self, id: TreeId) -> Result<bool> {
+        Ok(self.node_cache.peek(&id).is_some()
+            || self
+                .database
+                .read(|connection| objects::has_tree_node(connection, id))?)
+    }
+}
+
+impl NodeReader for Inner {
+    fn node(&self, id: TreeId) -> Result<Arc<StoredNode>> {
+        if let Some(node) = self.node_cache.get(&id) {
+            return Ok(node);
+        }
+        let node = self.read_verified_node(id)?.ok_or_else(|| {
+            StoreError::new(ErrorKind::Corrupt, format!("directory {id} is missing"))
+                .with_hint("run `kura fsck`")
+        })?;
+        let node = Arc::new(node);
+        self.node_cache.insert(id, Arc::clone(&node));
+        Ok(node)
     }
 }
 
 impl ObjectReader for Store {
-    fn tree_node(&self, _id: TreeId) -> Result<TreeNode> {
-        unavailable("tree_node")
+    fn tree_node(&self, id: TreeId) -> Result<TreeNode> {
+        match self.inner.node(id)?.as_ref() {
+            StoredNode::Leaf(entries) => Ok(TreeNode::Leaf(entries.clone())),
+            StoredNode::Inner(children) => Ok(TreeNode::Inner(children.clone())),
+            StoredNode::LinkLeaf(_) => Err(StoreError::new(
+                ErrorKind::InvalidInput,
+                format!("{id} is a link table, not a directory"),
+            )),
+        }
     }
-    fn link(&self, _links: TreeId, _id: LinkId) -> Result<Option<LinkedInode>> {
-        unavailable("link")
+
+    fn link(&self, links: TreeId, id: LinkId) -> Result<Option<LinkedInode>> {
+        trees::lookup_link(self.inner.as_ref(), links, id)
     }
-    fn links(&self, _links: TreeId) -> Result<Vec<(LinkId, LinkedInode)>> {
-        unavailable("links")
+
+    fn links(&self, links: TreeId) -> Result<Vec<(LinkId, LinkedInode)>> {
+        let entries = trees::all::<Entry<LinkedInode>>(self.inner.as_ref(), links)?;
+        Ok(entries
+            .into_iter()
+            .filter_map(|(key, linked)| Some((link_of_key(&key)?, linked)))
+            .collect())
     }
-    fn read_blob(&self, _blob: BlobId, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
-        unavailable("read_blob")
+
+    fn read_blob(&self, blob: BlobId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.inner.read_blob(blob, offset, buffer)
     }
+
+    fn directory(&self, tree: TreeId) -> Result<Vec<(Name, TreeEntry)>> {
+        trees::all::<Entry<TreeEntry>>(self.inner.as_ref(), tree)
+    }
+
+    fn lookup(&self, tree: TreeId, name: &[u8]) -> Result<Option<TreeEntry>> {
+        trees::lookup_entry(self.inner.as_ref(), tree, name)
+    }
+}
+
+/// The system's clock now, in nanoseconds, as the database keeps times.
+pub(crate) fn now_ns() -> i64 {
+    i64::try_from(Timestamp::now().as_nanoseconds()).unwrap_or(i64::MAX)
 }

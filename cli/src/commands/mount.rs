@@ -4,7 +4,7 @@ use computerd_api::v1::{MountRequest, UnmountRequest};
 
 use super::short_id;
 use crate::args::mount::{MountArgs, Profile, UmountArgs};
-use crate::context::{Context, absolute, absolute_text};
+use crate::context::{Context, mount_point};
 use crate::error::{CommandError, Result};
 use crate::output::sanitize::sanitize;
 use crate::output::table::TextTable;
@@ -13,7 +13,7 @@ use crate::output::time::relative;
 /// Mounts a workspace; returns when it is usable.
 pub async fn mount(context: &Context<'_>, arguments: MountArgs) -> Result<()> {
     let printer = context.printer;
-    let directory = absolute(&arguments.directory)?;
+    let directory = mount_point(&arguments.directory)?;
     let client = context.client().await?;
     let is_new = match std::fs::create_dir(&directory) {
         Ok(()) => true,
@@ -58,7 +58,7 @@ pub async fn mount(context: &Context<'_>, arguments: MountArgs) -> Result<()> {
 pub async fn umount(context: &Context<'_>, arguments: UmountArgs) -> Result<()> {
     let printer = context.printer;
     let request = UnmountRequest {
-        mountpoint: absolute_text(&arguments.directory)?,
+        mountpoint: mount_point(&arguments.directory)?.as_path().into(),
         lazy: arguments.lazy,
     };
     let ended = context.client().await?.unmount(&request).await?;

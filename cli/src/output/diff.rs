@@ -42,31 +42,27 @@ impl DiffStyle {
         }
     }
 
-    /// `A<TAB>path`; a move is `R<TAB>old<TAB>new`.
+    /// `A<TAB>path`; a move is `R<TAB>old<TAB>new`. With a NUL as `end` names are exact, and the
+    /// two names of a move are separated by a NUL too.
     pub fn name_status(self, diff: &DiffResult, end: u8) -> Vec<u8> {
-        let mut text = Vec::new();
-        // A NUL separates fields too, as in git.
-        let separator = if end == 0 { 0 } else { b'\t' };
-        for entry in &diff.entries {
-            text.extend(
-                self.palette
-                    .paint(role(entry.change), &entry.change.letter().to_string())
-                    .as_bytes(),
-            );
-            text.push(separator);
-            let raw = end == 0;
-            let path = |path: &PathText| {
-                if raw {
-                    path.as_bytes().to_vec()
-                } else {
-                    self.path(path)
-                }
-            };
-            if let Some(old_path) = &entry.old_path {
-                text.extend(path(old_path));
-                text.push(separator);
+        let is_exact = end == 0;
+        let name = |path: &PathText| {
+            if is_exact {
+                path.as_bytes().to_vec()
+            } else {
+                self.path(path)
             }
-            text.extend(path(&entry.path));
+        };
+        let mut text = Vec::new();
+        for entry in &diff.entries {
+            let letter = entry.change.letter().to_string();
+            text.extend(self.palette.paint(role(entry.change), &letter).as_bytes());
+            text.push(b'\t');
+            if let Some(old_path) = &entry.old_path {
+                text.extend(name(old_path));
+                text.push(if is_exact { 0 } else { b'\t' });
+            }
+            text.extend(name(&entry.path));
             text.push(end);
         }
         text
@@ -432,7 +428,7 @@ mod tests {
         assert!(
             style
                 .name_status(&sample(), 0)
-                .starts_with(b"A\0a\tb\0R\0old\0new\0")
+                .starts_with(b"A\ta\tb\0R\told\0new\0")
         );
     }
 

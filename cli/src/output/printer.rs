@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Stdout, Write};
 
-use computerd_api::v1::{ErrorBody, OperationReference, PathText};
+use computerd_api::v1::{ErrorBody, ErrorKind, OperationReference, PathText};
 use serde::Serialize;
 
 use super::color::{Palette, Role};
@@ -14,7 +14,7 @@ use super::json::envelope;
 use super::sanitize::{sanitize, sanitize_text};
 use crate::args::GlobalArgs;
 use crate::env::Environment;
-use crate::error::{CommandError, Result};
+use crate::error::{CommandError, Result, general_hint};
 
 /// Writes results and messages.
 #[derive(Debug)]
@@ -92,10 +92,7 @@ impl Printer {
     /// Writes a JSON object with its envelope to stdout, as one line.
     pub fn json(&self, kind: &str, value: &impl Serialize) -> Result<()> {
         let value = envelope(kind, value).map_err(|error| {
-            CommandError::new(
-                computerd_api::v1::ErrorKind::Internal,
-                format!("encode the output: {error}"),
-            )
+            CommandError::new(ErrorKind::Internal, format!("encode the output: {error}"))
         })?;
         self.line(value.to_string())
     }
@@ -149,13 +146,10 @@ impl Printer {
 
     /// An error with its hint, on stderr.
     pub fn error(&self, error: &CommandError) {
-        let usage;
-        let body = match error {
-            CommandError::Failed(body) => body,
+        let mut body = match error {
+            CommandError::Failed(body) => body.clone(),
             CommandError::Usage { message, hint } => {
-                usage = ErrorBody::new(computerd_api::v1::ErrorKind::InvalidInput, message)
-                    .with_hint(hint);
-                &usage
+                ErrorBody::new(ErrorKind::InvalidInput, message).with_hint(hint)
             }
             CommandError::Declined => {
                 self.message("nothing was changed");
@@ -163,21 +157,19 @@ impl Printer {
             }
             CommandError::BrokenPipe => return,
         };
+        let hint = body.hint.take();
+        let hint = hint.unwrap_or_else(|| general_hint(body.kind).to_owned());
         if self.is_json {
-            if let Ok(value) = envelope("error", body) {
+            if let Ok(value) = envelope("error", &body.with_hint(hint)) {
                 self.message(&value.to_string());
             }
             return;
         }
+        let message = sanitize_text(body.message.as_bytes());
         let label = self.error_palette.paint(Role::Error, "error:");
-        self.message(&format!(
-            "{label} {}",
-            sanitize_text(body.message.as_bytes())
-        ));
-        if let Some(hint) = &body.hint {
-            let label = self.error_palette.paint(Role::Hint, "hint:");
-            self.message(&format!("\n{label} {}", sanitize_text(hint.as_bytes())));
-        }
+        self.message(&format!("{label} {message}"));
+        let label = self.error_palette.paint(Role::Hint, "hint:");
+        self.message(&format!("\n{label} {}", sanitize_text(hint.as_bytes())));
     }
 
     /// Asks a question on stderr; `true` only after an explicit yes.

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use workspace_store::edit::SnapshotEdit;
 use workspace_store::error::{ErrorKind, Result, StoreError};
 use workspace_store::id::CommitId;
 use workspace_store::object::{CommitKind, Root};
@@ -733,8 +734,8 @@ impl Filesystem {
         );
         let submission = Submission {
             expected_head: state.head,
+            edit: SnapshotEdit::unchanged(&target),
             base: target.clone(),
-            edit: Default::default(),
             commit: Some(request),
             first_journal_segment: cut.first_journal_segment,
             next_inode_number: state.next_number,
@@ -811,8 +812,8 @@ impl Filesystem {
             let cut = state.cut(false).map_err(journal_error)?;
             let submission = Submission {
                 expected_head: state.head,
+                edit: SnapshotEdit::unchanged(&state.base),
                 base: state.base.clone(),
-                edit: Default::default(),
                 commit: None,
                 first_journal_segment: cut.first_journal_segment,
                 next_inode_number: state.next_number,

@@ -127,9 +127,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<(Header, &[u8]), DecodeError> {
     let length = (header.len as usize)
         .checked_sub(usize::from(header.total_extlen) * 8)
         .ok_or_else(short)?;
-    let body = bytes
-        .get(size_of::<InHeader>()..length)
-        .ok_or_else(short)?;
+    let body = bytes.get(size_of::<InHeader>()..length).ok_or_else(short)?;
     let header = Header {
         opcode_number: header.opcode,
         opcode: Opcode::from_number(header.opcode),
@@ -177,7 +175,9 @@ impl<'a> Body<'a> {
     }
 
     fn data(&mut self, length: u32) -> Result<&'a [u8], DecodeError> {
-        self.bytes.get(..length as usize).ok_or_else(|| self.short())
+        self.bytes
+            .get(..length as usize)
+            .ok_or_else(|| self.short())
     }
 }
 

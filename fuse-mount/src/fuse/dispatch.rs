@@ -228,7 +228,10 @@ impl Server {
     ) -> Result<Response, Failure> {
         let call = AssertUnwindSafe(|| self.handler.handle(caller, request, mode));
         catch_unwind(call).unwrap_or_else(|_| {
-            tracing::error!(?caller, "the filesystem panicked; the request is answered EIO");
+            tracing::error!(
+                ?caller,
+                "the filesystem panicked; the request is answered EIO"
+            );
             Err(Failure::Errno(Errno(libc::EIO)))
         })
     }

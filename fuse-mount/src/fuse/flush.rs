@@ -94,9 +94,11 @@ impl Barriers {
             Request::Open { .. } | Request::Release { .. } => Ok(Response::Empty),
             // The worker that answers has waited for all jobs before.
             Request::Read { .. } if mode == Mode::Inline => Err(Failure::WouldBlock),
-            Request::Read { size, .. } => {
-                Ok(Response::Data(vec![0; (*size as usize).min(BARRIER_BYTES as usize)]))
-            }
+            Request::Read { size, .. } => Ok(Response::Data(vec![
+                0;
+                (*size as usize)
+                    .min(BARRIER_BYTES as usize)
+            ])),
             Request::GetXattr { .. } => errno(libc::ENODATA),
             _ => errno(libc::EACCES),
         })
@@ -229,12 +231,7 @@ impl FlushHelper {
 
 impl HelperProcess {
     /// The outer error means that the helper is of no use any more.
-    fn ask(
-        &mut self,
-        operation: u8,
-        mountpoint: &Path,
-        name: &[u8],
-    ) -> io::Result<io::Result<()>> {
+    fn ask(&mut self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<io::Result<()>> {
         let mut message = vec![operation];
         for field in [mountpoint.as_os_str().as_bytes(), name] {
             message.extend((field.len() as u32).to_le_bytes());
@@ -337,7 +334,9 @@ pub(super) fn flush_with_commands(mountpoint: &Path, barrier: &[u8]) -> io::Resu
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .output()
-            .map_err(|error| io::Error::new(error.kind(), format!("starting {program}: {error}")))?;
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("starting {program}: {error}"))
+            })?;
         if !output.status.success() {
             return Err(io::Error::other(format!(
                 "flushing {}: {program} failed: {}",

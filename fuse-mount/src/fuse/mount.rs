@@ -201,16 +201,13 @@ pub fn check_mountpoint(
     if absolute.to_str().is_none() {
         return Err(MountError::NotUnicode(absolute));
     }
-    let metadata = match fs::metadata(&absolute) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
-            if !options.repair {
-                return Err(MountError::Dead(absolute));
-            }
-            take_away_dead_mount(&absolute)?;
-            fs::metadata(&absolute)
+    if is_dead(&absolute) {
+        if !options.repair {
+            return Err(MountError::Dead(absolute));
         }
-        result => result,
-    };
+        take_away_dead_mount(&absolute)?;
+    }
+    let metadata = fs::metadata(&absolute);
     let metadata = metadata.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => MountError::Missing(absolute.clone()),
         _ => MountError::io("looking at the mountpoint", &absolute)(error),
@@ -218,10 +215,8 @@ pub fn check_mountpoint(
     if !metadata.is_dir() {
         return Err(MountError::NotADirectory(absolute));
     }
-    let mounted = find_mount(&absolute).map_err(MountError::io(
-        "reading the list of mounts for",
-        &absolute,
-    ))?;
+    let mounted = find_mount(&absolute)
+        .map_err(MountError::io("reading the list of mounts for", &absolute))?;
     if let Some(line) = mounted
         && line.kind.starts_with("fuse")
         && line.source == options.source
@@ -259,8 +254,18 @@ fn resolve(mountpoint: &Path) -> Result<PathBuf, MountError> {
                 .map_err(MountError::io("resolving the mountpoint", mountpoint))?;
             Ok(parent.join(name))
         }
-        _ => Err(MountError::io("resolving the mountpoint", mountpoint)(error)),
+        _ => Err(MountError::io("resolving the mountpoint", mountpoint)(
+            error,
+        )),
     }
+}
+
+/// Whether the directory is a mount without a daemon. Its attributes may still be cached, so the
+/// filesystem is asked for its size, which always reaches the daemon.
+fn is_dead(directory: &Path) -> bool {
+    let is_fuse = |line: MountLine| line.kind.starts_with("fuse");
+    let is_mount = find_mount(directory).is_ok_and(|found| found.is_some_and(is_fuse));
+    is_mount && nix::sys::statvfs::statvfs(directory) == Err(nix::errno::Errno::ENOTCONN)
 }
 
 fn take_away_dead_mount(mountpoint: &Path) -> Result<(), MountError> {
@@ -456,12 +461,27 @@ pub(super) fn tune_backing_device(device: (u32, u32), read_ahead_bytes: u32) {
     }
 }
 
-/// Ends a connection by force; all waiting requests fail.
+/// Ends the connection of the filesystem with this device number by force; all waiting requests
+/// fail. Mounts the kernel's control filesystem at its usual place if it is not there.
 ///
 /// # Errors
-/// `/sys/fs/fuse/connections` is not there or not writable.
-pub(super) fn abort_connection(device: (u32, u32)) -> io::Result<()> {
-    fs::write(format!("/sys/fs/fuse/connections/{}/abort", device.1), "1")
+/// This process may not do that.
+pub fn abort_connection(device: (u32, u32)) -> io::Result<()> {
+    const CONTROL: &str = "/sys/fs/fuse/connections";
+    let switch = format!("{CONTROL}/{}/abort", device.1);
+    match fs::write(&switch, "1") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            nix::mount::mount(
+                Some("fusectl"),
+                CONTROL,
+                Some("fusectl"),
+                MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC,
+                None::<&str>,
+            )?;
+            fs::write(&switch, "1")
+        }
+        result => result,
+    }
 }
 
 #[cfg(test)]

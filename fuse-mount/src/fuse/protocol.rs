@@ -5,6 +5,12 @@
 //! they have no hidden bytes. Older kernels send shorter forms of some; the lowest version spoken
 //! here is [`MINOR_MINIMUM`], since which only SETXATTR and INIT changed their length.
 
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "members are those of the kernel's structs; zerocopy derives helper types"
+)]
+
 use bitflags::bitflags;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -30,7 +36,6 @@ macro_rules! opcodes {
         /// What a request asks for.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u32)]
-        #[expect(missing_docs, reason = "the names are those of the kernel")]
         pub enum Opcode { $($(#[$meta])* $name = $value,)* }
 
         impl Opcode {
@@ -184,7 +189,6 @@ bitflags! {
 }
 
 /// Which members of a [`SetAttrIn`] count.
-#[expect(missing_docs, reason = "the names are those of the kernel")]
 pub mod set_attr {
     pub const MODE: u32 = 1 << 0;
     pub const UID: u32 = 1 << 1;
@@ -229,7 +233,6 @@ macro_rules! wire {
             Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
         )]
         #[repr(C)]
-        #[expect(missing_docs, reason = "the members are those of the kernel's struct")]
         pub struct $name { $(pub $field: $kind,)* }
 
         impl Default for $name {

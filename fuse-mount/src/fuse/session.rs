@@ -195,7 +195,10 @@ impl Session {
         Ok(session)
     }
 
-    #[expect(clippy::type_complexity, reason = "used in two places, both just above")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "used in two places, both just above"
+    )]
     fn serve(
         device: OwnedFd,
         state: SessionState,
@@ -412,7 +415,9 @@ fn attach_to_kernel(
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(MountError::NoDevice),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
-        Err(error) => return Err(MountError::io("opening /dev/fuse to mount on", &mountpoint)(error)),
+        Err(error) => {
+            return Err(MountError::io("opening /dev/fuse to mount on", &mountpoint)(error));
+        }
     };
     match mount::mount_by_helper(&mountpoint, &state.options) {
         Ok(device) => {

@@ -214,7 +214,9 @@ mod tests {
 
     #[test]
     fn bad_ranges_are_refused_with_the_text_that_is_wrong() {
-        for text in ["", "1", "1:2", "1:2:3:4", "a:0:1", "-1:0:1", "1: 2:3", "+1:2:3"] {
+        for text in [
+            "", "1", "1:2", "1:2:3:4", "a:0:1", "-1:0:1", "1: 2:3", "+1:2:3",
+        ] {
             assert_eq!(
                 text.parse::<IdRange>(),
                 Err(IdMapError::Syntax(text.to_owned()))

@@ -133,7 +133,10 @@ impl Workers {
             length,
             sequence,
         };
-        let jobs = self.jobs.as_ref().expect("the queue lives as long as the pool");
+        let jobs = self
+            .jobs
+            .as_ref()
+            .expect("the queue lives as long as the pool");
         jobs.send(job).expect("workers end only with the queue");
     }
 }

@@ -1,0 +1,426 @@
+//! Content: storing it in chunks and reading it back.
+//!
+//! A blob of one chunk is that chunk, because both ids are the hash of the same bytes; only a
+//! larger one has a chunk list. Threads: content of many files is hashed and compressed on several
+//! threads, each handing its chunks to the database in groups; a full queue holds them up, so
+//! memory stays bounded. Every chunk that is read is verified against its id.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::chunker::for_each_chunk;
+use crate::compress::compress;
+use crate::db::objects::{self, NewObject, Packed};
+use crate::db::writer::Pending;
+use crate::edit::Content;
+use crate::error::{ErrorKind, Result, StoreError};
+use crate::id::{BlobId, ChunkId};
+use crate::limits::{
+    CHUNK_CACHE_BYTES, CHUNK_MAX_BYTES, MANIFEST_CACHE_BYTES, OBJECT_BATCH_BYTES,
+    OBJECT_BATCH_COUNT,
+};
+use crate::object::Node;
+use crate::object::codec::{
+    Manifest, are_valid_holes, decode_manifest, encode_manifest, manifest_checksum,
+};
+use crate::snapshot::{ProgressFunction, SnapshotProgress};
+use crate::store::Inner;
+
+/// Groups of objects that one producer may have on their way to the database.
+const BATCHES_IN_FLIGHT: usize = 2;
+
+/// Chunks and chunk lists that were read lately.
+#[derive(Debug)]
+pub(crate) struct BlobCache {
+    chunks: Cache<ChunkId, Arc<Vec<u8>>, ChunkWeight>,
+    manifests: Cache<BlobId, Arc<Extents>, ExtentsWeight>,
+}
+
+impl BlobCache {
+    /// Empty caches.
+    pub(crate) fn new() -> Self {
+        Self {
+            chunks: Cache::with_weighter(4096, CHUNK_CACHE_BYTES, ChunkWeight),
+            manifests: Cache::with_weighter(256, MANIFEST_CACHE_BYTES, ExtentsWeight),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ChunkWeight;
+
+impl Weighter<ChunkId, Arc<Vec<u8>>> for ChunkWeight {
+    fn weight(&self, _: &ChunkId, chunk: &Arc<Vec<u8>>) -> u64 {
+        chunk.len() as u64 + 128
+    }
+}
+
+#[derive(Debug, Clone)]
+struct ExtentsWeight;
+
+impl Weighter<BlobId, Arc<Extents>> for ExtentsWeight {
+    fn weight(&self, _: &BlobId, extents: &Arc<Extents>) -> u64 {
+        extents.chunks.len() as u64 * 40 + 128
+    }
+}
+
+/// A chunk list with the offset at which each chunk ends.
+#[derive(Debug)]
+struct Extents {
+    chunks: Vec<(u64, ChunkId)>,
+}
+
+impl Extents {
+    fn new(manifest: &Manifest) -> Self {
+        let mut end = 0;
+        let chunks = manifest.chunks.iter().map(|(id, size)| {
+            end += u64::from(*size);
+            (end, *id)
+        });
+        Self {
+            chunks: chunks.collect(),
+        }
+    }
+}
+
+/// Objects on their way to the database, in groups.
+#[derive(Debug)]
+pub(crate) struct ObjectSink<'s> {
+    store: &'s Inner,
+    batch: Vec<NewObject>,
+    batch_bytes: usize,
+    in_flight: std::collections::VecDeque<Pending<()>>,
+}
+
+impl<'s> ObjectSink<'s> {
+    /// A sink into `store`.
+    pub(crate) fn new(store: &'s Inner) -> Self {
+        Self {
+            store,
+            batch: Vec::new(),
+            batch_bytes: 0,
+            in_flight: Default::default(),
+        }
+    }
+
+    /// Adds an object; waits while too much is on its way.
+    pub(crate) fn push(&mut self, object: NewObject) -> Result<()> {
+        self.batch_bytes += object.weight_bytes();
+        self.batch.push(object);
+        if self.batch_bytes >= OBJECT_BATCH_BYTES || self.batch.len() >= OBJECT_BATCH_COUNT {
+            self.send()?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        while self.in_flight.len() >= BATCHES_IN_FLIGHT
+            && let Some(oldest) = self.in_flight.pop_front()
+        {
+            oldest.wait()?;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.batch_bytes = 0;
+        let chunks = Arc::clone(&self.store.chunk_store);
+        let pending = self
+            .store
+            .database
+            .write_later(move |connection| objects::insert(connection, chunks.as_ref(), &batch))?;
+        self.in_flight.push_back(pending);
+        Ok(())
+    }
+
+    /// Waits until everything is in the database (durable with the next durable transaction).
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.send()?;
+        while let Some(oldest) = self.in_flight.pop_front() {
+            oldest.wait()?;
+        }
+        Ok(())
+    }
+}
+
+/// How far the threads are, together.
+struct Progress<'p> {
+    report: ProgressFunction<'p>,
+    files_total: u64,
+    bytes_total: u64,
+    files_done: AtomicU64,
+    bytes_done: AtomicU64,
+}
+
+impl Progress<'_> {
+    fn add(&self, files: u64, bytes: u64) {
+        let files_done = self.files_done.fetch_add(files, Ordering::Relaxed) + files;
+        let bytes_done = self.bytes_done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        (self.report)(SnapshotProgress {
+            files_done,
+            files_total: self.files_total,
+            bytes_done,
+            bytes_total: self.bytes_total,
+        });
+    }
+}
+
+impl Inner {
+    /// Stores contents; gives back what each became by its key.
+    ///
+    /// # Errors
+    /// The first error of any of them; then nothing refers to what was stored so far.
+    pub(crate) fn put_blobs(
+        &self,
+        contents: &[(u64, Arc<dyn Content>)],
+        report: ProgressFunction<'_>,
+    ) -> Result<HashMap<u64, Node>> {
+        let bytes_total = contents.iter().map(|(_, content)| content.size()).sum();
+        let progress = Progress {
+            report,
+            files_total: contents.len() as u64,
+            bytes_total,
+            files_done: AtomicU64::new(0),
+            bytes_done: AtomicU64::new(0),
+        };
+        let next = AtomicUsize::new(0);
+        let has_failed = AtomicBool::new(false);
+        let work = || -> Result<Vec<(u64, Node)>> {
+            let mut stored = Vec::new();
+            let mut sink = ObjectSink::new(self);
+            let mut buffer = Vec::new();
+            while !has_failed.load(Ordering::Relaxed)
+                && let Some((key, content)) = contents.get(next.fetch_add(1, Ordering::Relaxed))
+            {
+                let node = self.put_blob(content.as_ref(), &mut sink, &mut buffer, &progress);
+                if node.is_err() {
+                    has_failed.store(true, Ordering::Relaxed);
+                }
+                stored.push((*key, node?));
+            }
+            sink.flush()
+                .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))?;
+            Ok(stored)
+        };
+        // A thread for a little work costs more than it brings.
+        let threads = match bytes_total {
+            0..1_000_000 => 1,
+            _ => self.threads.min(contents.len()),
+        };
+        if threads <= 1 {
+            return Ok(work()?.into_iter().collect());
+        }
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut stored: HashMap<u64, Node> = work()?.into_iter().collect();
+            for other in others {
+                let more = other.join().unwrap_or_else(|_| {
+                    Err(StoreError::new(
+                        ErrorKind::Internal,
+                        "a storing thread panicked",
+                    ))
+                });
+                stored.extend(more?);
+            }
+            Ok(stored)
+        })
+    }
+
+    fn put_blob(
+        &self,
+        content: &dyn Content,
+        sink: &mut ObjectSink<'_>,
+        buffer: &mut Vec<u8>,
+        progress: &Progress<'_>,
+    ) -> Result<Node> {
+        let size = content.size();
+        let holes = content.holes();
+        if !are_valid_holes(&holes, size) {
+            return Err(StoreError::new(
+                ErrorKind::InvalidInput,
+                "new content has impossible holes",
+            ));
+        }
+        let mut whole = blake3::Hasher::new();
+        let mut manifest = Manifest { chunks: Vec::new() };
+        for_each_chunk(content, buffer, |bytes| {
+            let is_whole = bytes.len() as u64 == size;
+            let hash = blake3::hash(bytes);
+            if !is_whole {
+                whole.update(bytes);
+            }
+            let id = ChunkId(*hash.as_bytes());
+            let is_repeated = manifest.chunks.last().is_some_and(|(last, _)| *last == id);
+            manifest.chunks.push((id, bytes.len() as u32));
+            if !is_repeated && !self.has_chunk(id)? {
+                let (encoding, stored) = compress(bytes)?;
+                let packed = Packed {
+                    encoding,
+                    size: bytes.len(),
+                    stored: stored.into_owned(),
+                };
+                sink.push(NewObject::Chunk { id, packed })?;
+            }
+            progress.add(0, bytes.len() as u64);
+            Ok(())
+        })?;
+        let blob = match manifest.chunks.as_slice() {
+            [(only, _)] => BlobId(only.0),
+            _ => BlobId(*whole.finalize().as_bytes()),
+        };
+        if manifest.chunks.len() > 1 {
+            let encoded = encode_manifest(&manifest);
+            let checksum = manifest_checksum(blob, &encoded);
+            sink.push(NewObject::Manifest {
+                blob,
+                size,
+                encoded,
+                checksum,
+            })?;
+        }
+        progress.add(1, 0);
+        Ok(Node::Regular {
+            blob,
+            size,
+            holes: holes.into(),
+        })
+    }
+
+    fn has_chunk(&self, id: ChunkId) -> Result<bool> {
+        Ok(self
+            .database
+            .read(|connection| objects::chunk_size(connection, id))?
+            .is_some())
+    }
+
+    /// Length of a stored blob; `None` if it isn't stored.
+    pub(crate) fn blob_size(&self, blob: BlobId) -> Result<Option<u64>> {
+        if is_empty_blob(blob) {
+            return Ok(Some(0));
+        }
+        self.database.read(|connection| {
+            Ok(match objects::chunk_size(connection, ChunkId(blob.0))? {
+                Some(size) => Some(size),
+                None => objects::manifest_size(connection, blob)?,
+            })
+        })
+    }
+
+    /// Reads content from `offset`; a count below the buffer's length means the end was reached.
+    pub(crate) fn read_blob(&self, blob: BlobId, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if is_empty_blob(blob) || buffer.is_empty() {
+            return Ok(0);
+        }
+        if let Some(chunk) = self.blob_cache.chunks.get(&ChunkId(blob.0)) {
+            return Ok(copy_from(&chunk, offset, buffer));
+        }
+        let extents = match self.blob_cache.manifests.get(&blob) {
+            Some(extents) => extents,
+            None => {
+                if let Some(chunk) = self.load_chunk(ChunkId(blob.0))? {
+                    return Ok(copy_from(&chunk, offset, buffer));
+                }
+                let manifest = self.load_manifest(blob)?.ok_or_else(|| {
+                    StoreError::new(ErrorKind::Corrupt, format!("content {blob} is missing"))
+                        .with_hint("run `kura fsck`")
+                })?;
+                let extents = Arc::new(Extents::new(&manifest));
+                self.blob_cache.manifests.insert(blob, Arc::clone(&extents));
+                extents
+            }
+        };
+        let mut done = 0;
+        let mut index = extents.chunks.partition_point(|(end, _)| *end <= offset);
+        while done < buffer.len()
+            && let Some((end, id)) = extents.chunks.get(index)
+        {
+            let chunk = self.chunk(*id)?;
+            let start = end.saturating_sub(chunk.len() as u64);
+            let position = offset + done as u64;
+            done += copy_from(&chunk, position.saturating_sub(start), &mut buffer[done..]);
+            index += 1;
+        }
+        Ok(done)
+    }
+
+    /// A chunk that must be stored, through the cache.
+    pub(crate) fn chunk(&self, id: ChunkId) -> Result<Arc<Vec<u8>>> {
+        match self.blob_cache.chunks.get(&id) {
+            Some(chunk) => Ok(chunk),
+            None => self.load_chunk(id)?.ok_or_else(|| {
+                StoreError::new(ErrorKind::Corrupt, format!("chunk {id} is missing"))
+                    .with_hint("run `kura fsck`")
+            }),
+        }
+    }
+
+    /// Reads and verifies a chunk and puts it into the cache.
+    fn load_chunk(&self, id: ChunkId) -> Result<Option<Arc<Vec<u8>>>> {
+        let Some(bytes) = self.read_verified_chunk(id)? else {
+            return Ok(None);
+        };
+        let chunk = Arc::new(bytes);
+        self.blob_cache.chunks.insert(id, Arc::clone(&chunk));
+        Ok(Some(chunk))
+    }
+
+    /// Reads and verifies a chunk from the database.
+    pub(crate) fn read_verified_chunk(&self, id: ChunkId) -> Result<Option<Vec<u8>>> {
+        let packed = self
+            .database
+            .read(|connection| objects::read_chunk(connection, self.chunk_store.as_ref(), id))?;
+        let Some(packed) = packed else {
+            return Ok(None);
+        };
+        let bytes = packed.unpack(CHUNK_MAX_BYTES)?;
+        if blake3::hash(&bytes).as_bytes() != id.as_bytes() {
+            return Err(StoreError::new(
+                ErrorKind::Corrupt,
+                format!("chunk {id} has other bytes than its id says"),
+            )
+            .with_hint("run `kura fsck`"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Reads and verifies a chunk list.
+    pub(crate) fn load_manifest(&self, blob: BlobId) -> Result<Option<Manifest>> {
+        let stored = self
+            .database
+            .read(|connection| objects::read_manifest(connection, blob))?;
+        let Some((encoded, checksum)) = stored else {
+            return Ok(None);
+        };
+        if manifest_checksum(blob, &encoded) != checksum {
+            return Err(StoreError::new(
+                ErrorKind::Corrupt,
+                format!("the chunk list of content {blob} is damaged"),
+            )
+            .with_hint("run `kura fsck`"));
+        }
+        decode_manifest(&encoded).map(Some)
+    }
+}
+
+/// Whether this is the id of no bytes at all, which need no storage.
+pub(crate) fn is_empty_blob(blob: BlobId) -> bool {
+    blob == empty_blob()
+}
+
+/// The id of no bytes at all.
+pub(crate) fn empty_blob() -> BlobId {
+    BlobId(*blake3::hash(&[]).as_bytes())
+}
+
+fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> usize {
+    let start = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let count = buffer.len().min(bytes.len() - start);
+    buffer[..count].copy_from_slice(&bytes[start..start + count]);
+    count
+}

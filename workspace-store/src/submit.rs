@@ -1,0 +1,336 @@
+//! Making commits: one transaction moves the branch and records everything that belongs to it.
+//!
+//! Objects are in the database before; what a lost compare-and-swap leaves behind is unreferenced.
+//! A commit that was reported is durable [G-2].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::commits::{encode_changes, path_hash};
+use crate::compress::compress;
+use crate::db::objects::Packed;
+use crate::db::operations::NewOperation;
+use crate::db::refs::BranchRow;
+use crate::db::{self, Connection, history};
+use crate::edit::SnapshotEdit;
+use crate::error::{ErrorKind, Result, StoreError};
+use crate::id::{CommitId, WorkspaceId};
+use crate::object::codec::{commit_id, encode_commit};
+use crate::object::{Commit, Name, Root, Timestamp};
+use crate::operation::{OperationKind, record};
+use crate::snapshot::{Changes, ProgressFunction};
+use crate::source::{CommitRequest, InodeRecord, OverlayState, Submission, Submitted};
+use crate::store::{Inner, Store};
+
+/// The branch that a commit is made on.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) branch: String,
+    /// Through which surface the change comes.
+    pub(crate) source: &'static str,
+}
+
+/// What a mount keeps beside the commit.
+#[derive(Debug)]
+pub(crate) struct OverlayUpdate {
+    pub(crate) first_journal_segment: u64,
+    pub(crate) next_inode_number: u64,
+    pub(crate) inode_records: BTreeMap<(u64, Name), Option<InodeRecord>>,
+}
+
+impl Store {
+    /// Stores an edit over `base` and commits the result to a branch.
+    ///
+    /// Durability: the commit is durable when this returns. If nothing differs from the branch's
+    /// head, no commit is made.
+    ///
+    /// # Errors
+    /// `Conflict` if the branch no longer names `expected_head`; then nothing has changed.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a different thing; a struct hides none"
+    )]
+    pub fn apply_edit(
+        &self,
+        workspace: WorkspaceId,
+        branch: &str,
+        expected_head: CommitId,
+        base: &Root,
+        edit: SnapshotEdit,
+        request: CommitRequest,
+        progress: ProgressFunction<'_>,
+    ) -> Result<Submitted> {
+        let target = Target {
+            workspace,
+            branch: branch.to_owned(),
+            source: "api",
+        };
+        let stored = self.inner.store_edit(base, edit, progress)?;
+        let (commit, is_new) = self.inner.commit_root(
+            target,
+            expected_head,
+            stored.root.clone(),
+            Some(request),
+            None,
+        )?;
+        Ok(Submitted {
+            commit,
+            is_new,
+            root: stored.root,
+            contents: stored.contents,
+        })
+    }
+
+    /// Commits a stored tree to a branch; gives back the commit, or the head if its tree is the
+    /// same already.
+    ///
+    /// # Errors
+    /// `Conflict` if the branch no longer names `expected_head`, `InvalidInput` if the tree isn't
+    /// stored; then nothing has changed.
+    pub fn set_branch_root(
+        &self,
+        workspace: WorkspaceId,
+        branch: &str,
+        expected_head: CommitId,
+        root: Root,
+        request: CommitRequest,
+    ) -> Result<CommitId> {
+        for tree in [Some(root.tree), root.links].into_iter().flatten() {
+            if !self.inner.has_tree_node(tree)? {
+                return Err(StoreError::new(
+                    ErrorKind::InvalidInput,
+                    format!("cannot commit: directory {tree} is not in the store"),
+                ));
+            }
+        }
+        let target = Target {
+            workspace,
+            branch: branch.to_owned(),
+            source: "api",
+        };
+        let (commit, _) =
+            self.inner
+                .commit_root(target, expected_head, root, Some(request), None)?;
+        Ok(commit)
+    }
+}
+
+impl Inner {
+    /// Stores what a mount hands over.
+    pub(crate) fn submit(&self, target: Target, submission: Submission) -> Result<Submitted> {
+        let stored = self.store_edit(&submission.base, submission.edit, &|_| {})?;
+        let update = OverlayUpdate {
+            first_journal_segment: submission.first_journal_segment,
+            next_inode_number: submission.next_inode_number,
+            inode_records: submission.inode_records,
+        };
+        let (commit, is_new) = self.commit_root(
+            target,
+            submission.expected_head,
+            stored.root.clone(),
+            submission.commit,
+            Some(update),
+        )?;
+        Ok(Submitted {
+            commit,
+            is_new,
+            root: stored.root,
+            contents: stored.contents,
+        })
+    }
+
+    fn commit_root(
+        &self,
+        target: Target,
+        expected_head: CommitId,
+        root: Root,
+        request: Option<CommitRequest>,
+        update: Option<OverlayUpdate>,
+    ) -> Result<(CommitId, bool)> {
+        let head_root = self.commit(expected_head)?.root.clone();
+        let prepared = match request {
+            Some(request) if head_root != root => {
+                let changes = self.changes_between(&head_root, &root)?;
+                Some(Prepared::new(
+                    expected_head,
+                    root.clone(),
+                    request,
+                    &changes,
+                )?)
+            }
+            _ => None,
+        };
+        let commit = prepared
+            .as_ref()
+            .map_or(expected_head, |prepared| prepared.id);
+        let is_new = prepared.is_some();
+        self.database.write(move |connection| {
+            let workspace = db::refs::workspace_number(connection, target.workspace)?;
+            let branch = db::refs::require_branch(connection, workspace, &target.branch)?;
+            check_head(&target, branch, expected_head)?;
+            if let Some(prepared) = &prepared {
+                prepared.write(connection, &target, workspace, branch)?;
+            }
+            if let Some(update) = &update {
+                let state = OverlayState {
+                    base: root,
+                    head: commit,
+                    first_journal_segment: update.first_journal_segment,
+                    next_inode_number: update.next_inode_number,
+                };
+                db::overlay::write(connection, branch.number, &state)?;
+                db::overlay::write_inodes(connection, branch.number, &update.inode_records)?;
+            }
+            Ok(())
+        })?;
+        Ok((commit, is_new))
+    }
+}
+
+fn check_head(target: &Target, branch: BranchRow, expected: CommitId) -> Result<()> {
+    if branch.commit == expected {
+        return Ok(());
+    }
+    Err(StoreError::new(
+        ErrorKind::Conflict,
+        format!(
+            "the branch '{}' moved meanwhile: it names {}, not {expected}",
+            target.branch, branch.commit
+        ),
+    )
+    .with_hint("look at the new head with `kura log`, then try again"))
+}
+
+/// A commit, encoded and with everything that is written along with it.
+#[derive(Debug)]
+struct Prepared {
+    id: CommitId,
+    encoded: Vec<u8>,
+    commit: Commit,
+    changes: PreparedChanges,
+}
+
+impl Prepared {
+    fn new(
+        parent: CommitId,
+        root: Root,
+        request: CommitRequest,
+        changes: &Changes,
+    ) -> Result<Self> {
+        let commit = Commit {
+            root,
+            parents: vec![parent],
+            author: request.author,
+            kind: request.kind,
+            time: Timestamp::now(),
+            message: request.message,
+            run: request.run,
+            step: request.step,
+        };
+        let encoded = encode_commit(&commit);
+        let id = commit_id(&encoded);
+        Ok(Self {
+            id,
+            encoded,
+            commit,
+            changes: PreparedChanges::new(changes)?,
+        })
+    }
+
+    fn write(
+        &self,
+        connection: &Connection,
+        target: &Target,
+        workspace: i64,
+        branch: BranchRow,
+    ) -> Result<()> {
+        let number = history::insert(
+            connection,
+            workspace,
+            self.id,
+            &self.encoded,
+            &self.commit.parents,
+        )?;
+        self.changes.write(connection, number)?;
+        db::refs::move_branch(connection, branch.number, number)?;
+        let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
+        record(
+            connection,
+            target.workspace,
+            target.source,
+            &NewOperation {
+                workspace,
+                time_ns,
+                author: &self.commit.author,
+                kind: OperationKind::Commit,
+                target: &target.branch,
+                before: Some(branch.commit.to_hex()),
+                after: Some(self.id.to_hex()),
+                undoes: None,
+                details: serde_json::json!({
+                    "kind": self.commit.kind,
+                    "message": self.commit.message,
+                    "run": self.commit.run,
+                    "step": self.commit.step,
+                    "paths": self.changes.path_count,
+                }),
+            },
+        )?;
+        Ok(())
+    }
+}
+
+/// The rows of the path index that a commit brings.
+#[derive(Debug)]
+struct PreparedChanges {
+    path_count: usize,
+    packed: Packed,
+    path_hashes: Vec<i64>,
+    link_names: Vec<(u64, Box<[u8]>)>,
+}
+
+impl PreparedChanges {
+    fn new(changes: &Changes) -> Result<Self> {
+        let encoded = encode_changes(&changes.paths);
+        let (encoding, stored) = compress(&encoded)?;
+        let mut hashes = BTreeSet::new();
+        for change in &changes.paths {
+            let mut path = change.path.as_ref();
+            // Directories above it too, so that the history of a directory can be listed.
+            while hashes.insert(path_hash(path)) && !path.is_empty() {
+                let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                path = &path[..end];
+            }
+        }
+        Ok(Self {
+            path_count: changes.paths.len(),
+            packed: Packed {
+                encoding,
+                size: encoded.len(),
+                stored: stored.into_owned(),
+            },
+            path_hashes: hashes.into_iter().collect(),
+            link_names: changes.link_names.clone(),
+        })
+    }
+
+    fn write(&self, connection: &Connection, commit: i64) -> Result<()> {
+        history::insert_changes(
+            connection,
+            commit,
+            self.path_count,
+            &self.packed,
+            &self.path_hashes,
+        )?;
+        history::insert_link_names(connection, &self.link_names)
+    }
+}
+
+/// Writes the path index of a commit.
+pub(crate) fn record_changes(
+    connection: &Connection,
+    commit: i64,
+    changes: &Changes,
+) -> Result<()> {
+    PreparedChanges::new(changes)?.write(connection, commit)
+}

@@ -117,7 +117,7 @@ pub fn restore_edit(
     let mut entries = diff_roots(reader, current, from, &options)?;
     if entries.is_empty() {
         return Ok(RestorePlan {
-            edit: SnapshotEdit::default(),
+            edit: SnapshotEdit::unchanged(current),
             entries,
         });
     }
@@ -207,7 +207,7 @@ pub fn revert_edit(
         revert.change(change)?;
     }
     let mut plan = RevertPlan {
-        edit: SnapshotEdit::default(),
+        edit: SnapshotEdit::unchanged(current),
         entries: revert.entries,
         conflicts: revert.conflicts,
     };

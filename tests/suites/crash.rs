@@ -42,6 +42,8 @@ fn while_killing<T: Send>(store: &TestStore, work: impl FnOnce() -> T + Send) ->
         result
     });
     let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    // The keeper takes this for the end of a crash loop.
+    thread::sleep(Duration::from_millis(5200));
     (result, kills.load(Ordering::Relaxed))
 }
 

@@ -596,7 +596,11 @@ fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     let database = store.path().join("kura.db");
     let statement = |text: &str| run(Command::new("sqlite3").arg(&database).arg(text));
     let change = "UPDATE audit SET principal = 'somebody-else' WHERE rowid = 1; SELECT changes();";
-    assert_ne!(statement(change).code, 0, "the database lets entries be changed");
+    assert_ne!(
+        statement(change).code,
+        0,
+        "the database lets entries be changed"
+    );
     // Somebody who goes around that is noticed.
     let triggers = statement(
         "SELECT 'DROP TRIGGER ' || name || ';' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'",

@@ -49,6 +49,11 @@ fn check(what: &[PathBuf], prepare: impl FnOnce(&TestStore) -> Vec<(String, Stri
     let cases = cases_directory();
     let store = TestStore::new();
     store.init("cases", None);
+    // Shared, as systemd makes it everywhere: running namespaces are to see a new mount.
+    shell_ok(
+        &store.scratch_directory("mounts"),
+        "mount --bind . .; mount --make-shared \"$PWD\"",
+    );
     let mount = store.mount_with("cases", &["--allow-other"]);
     let peer = store.mount_with("cases", &["--allow-other"]);
     let settings = run(

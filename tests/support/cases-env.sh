@@ -33,15 +33,11 @@ case $2 in
         for pid in $pids; do while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done; done
         ;;
     OPS)
-        kura daemon status --json | python3 -c '
+        kura ls-mounts --json | python3 -c '
 import json, sys
-def counts(v):
-    if isinstance(v, dict):
-        return [n for k, n in v.items() if k == "request_count"] + [n for x in v.values() for n in counts(x)]
-    return [n for x in v for n in counts(x)] if isinstance(v, list) else []
-found = counts(json.load(sys.stdin))
+mounts = [m for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] == sys.argv[1]]
 # Without a count the cases must not pass by accident.
-print(sum(found) if found else sys.exit("no request_count in the status"))'
+print(mounts[0]["request_count"])' "$DIR"
         ;;
     COMMIT) kura commit "$WORKSPACE" -m "${MSG:-}" -q ;;
     ROLLBACK) kura rollback "$WORKSPACE" "$COMMIT" --yes ;;

@@ -111,7 +111,7 @@ pub fn restore_edit(
     }
     let options = DiffOptions {
         paths: wanted.iter().map(|path| path.to_vec()).collect(),
-        directory_times: true,
+        times: true,
         renames: false,
     };
     let mut entries = diff_roots(reader, current, from, &options)?;

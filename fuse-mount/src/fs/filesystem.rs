@@ -258,10 +258,15 @@ impl Filesystem {
                 if mode == Mode::Inline {
                     return Err(Failure::WouldBlock);
                 }
-                return self
-                    .sync()
-                    .map(|()| Response::Empty)
-                    .map_err(Failure::Errno);
+                self.sync().map_err(Failure::Errno)?;
+                if let Request::Sync { inode, .. } = request {
+                    // Its cache was written back just now, so it uses more space than the kernel
+                    // knows, and the kernel doesn't ask again by itself.
+                    for session in self.session_references() {
+                        session.refresh_attributes(*inode);
+                    }
+                }
+                return Ok(Response::Empty);
             }
             Request::StatFilesystem => {
                 return self.statistics().map_err(Failure::Errno);

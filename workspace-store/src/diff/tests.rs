@@ -11,7 +11,7 @@ use crate::object::Root;
 
 fn all() -> DiffOptions {
     DiffOptions {
-        directory_times: true,
+        times: true,
         ..DiffOptions::default()
     }
 }

@@ -208,7 +208,7 @@ fn rich_import(store: &MemoryStore) -> Root {
 
 fn assert_same(store: &MemoryStore, old: &Root, new: &Root) {
     let options = DiffOptions {
-        directory_times: true,
+        times: true,
         ..DiffOptions::default()
     };
     let entries = diff_roots(store, old, new, &options).unwrap();

@@ -1,6 +1,8 @@
 //! The transport against the real kernel: mounts a small filesystem in memory. Needs root and
 //! `/dev/fuse`.
 
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "this is a test")]
+
 #[path = "common/memory.rs"]
 mod memory;
 
@@ -8,7 +10,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{
+    FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -79,7 +83,13 @@ fn environment(memory: &Arc<Memory>) -> Environment {
 /// This test program itself, as the helper process.
 fn flush_helper() -> FlushHelper {
     let program = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "flush_helper_process", "--ignored", "--nocapture", "-q"];
+    let arguments = [
+        "--exact",
+        "flush_helper_process",
+        "--ignored",
+        "--nocapture",
+        "-q",
+    ];
     let script = r#"exec 3>&1 1>/dev/null; exec "$0" "$@""#;
     let mut all = vec!["-c".into(), script.into(), program.into_os_string()];
     all.extend(arguments.map(Into::into));
@@ -98,6 +108,7 @@ fn flush_helper_process() {
     if std::env::var_os("KURA_TEST_HELPER").is_none() {
         return;
     }
+    // SAFETY: both are descriptors of this helper process.
     assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
     serve_flush_helper(std::io::stdin(), std::io::stdout()).unwrap();
     std::process::exit(0);
@@ -127,15 +138,17 @@ fn files_directories_and_links_work() {
     symlink("d/b", mounted.path("l")).unwrap();
     assert_eq!(fs::read_to_string(mounted.path("l")).unwrap(), "x");
     assert_eq!(
-        fs::remove_dir(mounted.path("d")).unwrap_err().raw_os_error(),
+        fs::remove_dir(mounted.path("d"))
+            .unwrap_err()
+            .raw_os_error(),
         Some(libc::ENOTEMPTY)
     );
 
     let exchange = |from: &str, to: &str, flags: u32| {
-        let name = |name: &str| {
-            std::ffi::CString::new(mounted.path(name).as_os_str().as_bytes()).unwrap()
-        };
+        let name =
+            |name: &str| std::ffi::CString::new(mounted.path(name).as_os_str().as_bytes()).unwrap();
         let (from, to) = (name(from), name(to));
+        // SAFETY: the strings end with NUL and the buffers have the given lengths.
         unsafe {
             libc::renameat2(
                 libc::AT_FDCWD,
@@ -177,7 +190,9 @@ fn kernel_asks_open_and_opendir_once_and_never_flushes() {
         let path = mounted.path(&format!("f{number}"));
         fs::write(&path, "x").unwrap();
         fs::read(&path).unwrap();
-        fs::read_dir(mounted.directory.path()).unwrap().for_each(drop);
+        fs::read_dir(mounted.directory.path())
+            .unwrap()
+            .for_each(drop);
     }
     assert!(mounted.count("open") <= 1, "{}", mounted.count("open"));
     assert_eq!(mounted.count("opendir"), 1);
@@ -207,7 +222,7 @@ fn ten_thousand_entries_are_listed_once_each_while_others_are_deleted() {
     for entry in fs::read_dir(mounted.directory.path()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let number: u32 = name[1..].parse().unwrap();
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             fs::remove_file(mounted.path(&name)).unwrap();
         }
         assert!(seen.insert(number), "{name} twice");
@@ -220,9 +235,14 @@ fn ten_thousand_entries_are_listed_once_each_while_others_are_deleted() {
 #[test]
 fn large_files_and_maps_keep_their_content() {
     let mounted = Mounted::new();
-    let data: Vec<u8> = (0..9_000_001_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let data: Vec<u8> = (0..9_000_001_u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     fs::write(mounted.path("big"), &data).unwrap();
-    assert!(mounted.memory.blocked.load(Ordering::Relaxed) > 0, "workers were used");
+    assert!(
+        mounted.memory.blocked.load(Ordering::Relaxed) > 0,
+        "workers were used"
+    );
     nix::mount::mount(
         None::<&str>,
         mounted.directory.path(),
@@ -239,6 +259,7 @@ fn large_files_and_maps_keep_their_content() {
         .write(true)
         .open(mounted.path("big"))
         .unwrap();
+    // SAFETY: nobody shortens the file while it is mapped.
     let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.unwrap();
     assert_eq!(map[5_000_000], data[5_000_000]);
     map[5_000_000..5_000_004].copy_from_slice(b"mmap");
@@ -265,6 +286,7 @@ fn nameless_files_xattrs_holes_and_copies_work() {
     assert_eq!(file.metadata().unwrap().nlink(), 0);
     let link = format!("/proc/self/fd/{}\0", file.as_raw_fd());
     let name = [mounted.path("named").as_os_str().as_bytes(), b"\0"].concat();
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let linked = unsafe {
         libc::linkat(
             libc::AT_FDCWD,
@@ -278,7 +300,10 @@ fn nameless_files_xattrs_holes_and_copies_work() {
     assert_eq!(fs::read(mounted.path("named")).unwrap(), b"secret");
 
     set_xattr(&mounted.path("named"), "user.a", b"value").unwrap();
-    assert_eq!(get_xattr(&mounted.path("named"), "user.a").unwrap(), b"value");
+    assert_eq!(
+        get_xattr(&mounted.path("named"), "user.a").unwrap(),
+        b"value"
+    );
     assert_eq!(
         get_xattr(&mounted.path("named"), "user.b"),
         Err(Errno(libc::ENODATA))
@@ -303,6 +328,7 @@ fn nameless_files_xattrs_holes_and_copies_work() {
 fn set_xattr(path: &Path, name: &str, value: &[u8]) -> std::io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let result = unsafe {
         libc::setxattr(
             path.as_ptr(),
@@ -323,6 +349,7 @@ fn get_xattr(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     let name = std::ffi::CString::new(name).unwrap();
     let mut value = vec![0; 1000];
+    // SAFETY: the strings end with NUL and the buffers have the given lengths.
     let length = unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -336,7 +363,9 @@ fn get_xattr(path: &Path, name: &str) -> Result<Vec<u8>, Errno> {
             value.truncate(length);
             Ok(value)
         }
-        Err(_) => Err(Errno(std::io::Error::last_os_error().raw_os_error().unwrap())),
+        Err(_) => Err(Errno(
+            std::io::Error::last_os_error().raw_os_error().unwrap(),
+        )),
     }
 }
 
@@ -381,7 +410,9 @@ fn notifications_make_the_kernel_ask_again() {
 
     mounted.memory.plant(b"planted");
     let name: Box<[u8]> = Box::from(&b"planted"[..]);
-    mounted.kernel().notify(Notification::Entry { parent: 1, name });
+    mounted
+        .kernel()
+        .notify(Notification::Entry { parent: 1, name });
     eventually("the new name is seen", || mounted.path("planted").exists());
 
     let child = mounted.memory.uproot(b"planted");
@@ -395,7 +426,9 @@ fn notifications_make_the_kernel_ask_again() {
 
     // Unknown names and inodes are no trouble.
     let name: Box<[u8]> = Box::from(&b"never heard of"[..]);
-    mounted.kernel().notify(Notification::Entry { parent: 1, name });
+    mounted
+        .kernel()
+        .notify(Notification::Entry { parent: 1, name });
     mounted.kernel().notify(Notification::Inode {
         inode: 999_999,
         offset: 0,
@@ -435,10 +468,16 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn panic_in_the_filesystem_is_an_input_output_error() {
     let mounted = Mounted::new();
-    mounted.memory.panic_on_lookup.store(true, Ordering::Relaxed);
+    mounted
+        .memory
+        .panic_on_lookup
+        .store(true, Ordering::Relaxed);
     let error = fs::metadata(mounted.path("x")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EIO));
-    mounted.memory.panic_on_lookup.store(false, Ordering::Relaxed);
+    mounted
+        .memory
+        .panic_on_lookup
+        .store(false, Ordering::Relaxed);
     fs::write(mounted.path("x"), "the session goes on").unwrap();
 }
 
@@ -489,8 +528,16 @@ fn mounts_in_the_way_are_named_and_dead_ones_repaired() {
         )
     };
     let error = again(SessionOptions::default()).unwrap_err();
-    assert!(matches!(error, MountError::AlreadyMounted { .. }), "{error}");
-    assert!(error.hint().unwrap().starts_with("unmount it first: umount "));
+    assert!(
+        matches!(error, MountError::AlreadyMounted { .. }),
+        "{error}"
+    );
+    assert!(
+        error
+            .hint()
+            .unwrap()
+            .starts_with("unmount it first: umount ")
+    );
 
     let at = fs::canonicalize(mounted.directory.path()).unwrap();
     abort_connection(find_mount(&at).unwrap().unwrap().device).unwrap();
@@ -517,7 +564,10 @@ fn options_reach_the_kernel() {
     });
     let at = fs::canonicalize(mounted.directory.path()).unwrap();
     let line = find_mount(&at).unwrap().unwrap();
-    assert_eq!((line.kind.as_str(), line.source.as_str()), ("fuse.kura", "other"));
+    assert_eq!(
+        (line.kind.as_str(), line.source.as_str()),
+        ("fuse.kura", "other")
+    );
     let error = File::create(mounted.path("x")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
@@ -525,7 +575,13 @@ fn options_reach_the_kernel() {
         .lines()
         .find(|line| line.contains(at.to_str().unwrap()))
         .unwrap();
-    for option in ["ro", "nosuid", "nodev", "allow_other", "default_permissions"] {
+    for option in [
+        "ro",
+        "nosuid",
+        "nodev",
+        "allow_other",
+        "default_permissions",
+    ] {
         assert!(options.contains(option), "{option} in {options}");
     }
 }
@@ -550,7 +606,13 @@ fn users_are_translated_both_ways() {
 
     let acl = |user: u32| {
         let mut value = 2_u32.to_le_bytes().to_vec();
-        for (tag, id) in [(1_u16, u32::MAX), (2, user), (4, u32::MAX), (16, u32::MAX), (32, u32::MAX)] {
+        for (tag, id) in [
+            (1_u16, u32::MAX),
+            (2, user),
+            (4, u32::MAX),
+            (16, u32::MAX),
+            (32, u32::MAX),
+        ] {
             value.extend(tag.to_le_bytes());
             value.extend(6_u16.to_le_bytes());
             value.extend(id.to_le_bytes());
@@ -560,7 +622,10 @@ fn users_are_translated_both_ways() {
     set_xattr(&path, "system.posix_acl_access", &acl(5000)).unwrap();
     let stored = mounted.memory.stored(b"f").1;
     assert_eq!(stored[&b"system.posix_acl_access"[..]], acl(0));
-    assert_eq!(get_xattr(&path, "system.posix_acl_access").unwrap(), acl(5000));
+    assert_eq!(
+        get_xattr(&path, "system.posix_acl_access").unwrap(),
+        acl(5000)
+    );
 }
 
 #[test]
@@ -580,7 +645,11 @@ fn permissions_are_checked_for_others() {
     assert!(status.success());
     let metadata = fs::metadata(mounted.path("mine")).unwrap();
     assert_eq!(metadata.uid(), 1234);
-    assert_eq!(metadata.mode() & 0o7777, 0o640, "umask applied by the filesystem");
+    assert_eq!(
+        metadata.mode() & 0o7777,
+        0o640,
+        "umask applied by the filesystem"
+    );
 }
 
 #[test]
@@ -613,4 +682,57 @@ fn locks_stay_in_the_kernel() {
     assert_eq!(errno, nix::errno::Errno::EWOULDBLOCK);
     drop(lock);
     assert_eq!(mounted.count("setlk") + mounted.count("setlkw"), 0);
+}
+
+/// Not a test: prints what a round trip and large writes cost.
+#[test]
+#[ignore = "measures"]
+fn measure_round_trip_and_large_writes() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    fs::write(&path, "x").unwrap();
+    for round in 0..5 {
+        let start = Instant::now();
+        for number in 0..20_000_u32 {
+            let permissions = fs::Permissions::from_mode(0o600 + number % 2);
+            fs::set_permissions(&path, permissions).unwrap();
+        }
+        let chmod = start.elapsed() / 20_000;
+        let start = Instant::now();
+        for number in 0..5000 {
+            fs::write(mounted.path(&format!("n{round}-{number}")), [7; 4096]).unwrap();
+        }
+        eprintln!(
+            "chmod {chmod:?}, create+write+close {:?}",
+            start.elapsed() / 5000
+        );
+    }
+    let at = fs::canonicalize(mounted.directory.path()).unwrap();
+    let minor = find_mount(&at).unwrap().unwrap().device.1;
+    for (ratio, strict, ahead) in [("1", "1", "128"), ("100", "0", "1024")].repeat(3) {
+        let bdi = format!("/sys/class/bdi/0:{minor}");
+        fs::write(format!("{bdi}/max_ratio"), ratio).unwrap();
+        fs::write(format!("{bdi}/strict_limit"), strict).unwrap();
+        fs::write(format!("{bdi}/read_ahead_kb"), ahead).unwrap();
+        let data = vec![7; 1 << 20];
+        let start = Instant::now();
+        let mut file = File::create(mounted.path("big")).unwrap();
+        for _ in 0..512 {
+            file.write_all(&data).unwrap();
+        }
+        let written = start.elapsed();
+        file.sync_all().unwrap();
+        let synced = start.elapsed();
+        drop(file);
+        fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
+        let start = Instant::now();
+        let read = fs::read(mounted.path("big")).unwrap().len();
+        eprintln!(
+            "max_ratio {ratio} strict {strict} ahead {ahead}: write {written:?}, with fsync \
+             {synced:?}, cold read of {read} {:?}",
+            start.elapsed()
+        );
+        fs::remove_file(mounted.path("big")).unwrap();
+    }
+    eprintln!("{:?}", mounted.session.request_counts());
 }

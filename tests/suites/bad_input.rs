@@ -167,7 +167,7 @@ fn fuse_a_mount_point_that_cannot_be_used_stays_as_it_is() {
     refuse(
         &run(store.command().args(["mount", "other"]).arg(&mount.path)),
         &[FAILURE, 3, UNAVAILABLE],
-        &["mounted"],
+        &["already a mount"],
     );
     // The same again is no mistake.
     let _ = run(store.command().args(["mount", "demo"]).arg(&mount.path)).ok();
@@ -321,7 +321,7 @@ END"#,
         .command()
         .args(["init", "broken", "--from"])
         .arg(scratch.join("broken.tar")));
-    refuse(&broken, &[FAILURE, INCOMPATIBLE], &["broken.tar"]);
+    refuse(&broken, &[FAILURE, INCOMPATIBLE], &["archive is damaged"]);
 }
 
 #[test]

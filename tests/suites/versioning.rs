@@ -126,10 +126,22 @@ fn fuse_g7_every_attribute_comes_back_from_import_through_mount_export_and_tar()
             archive.display()
         ),
     );
-    let mut expected_in_tar = expected.clone();
-    // The format has no sockets.
-    expected_in_tar.retain(|_, entry| entry.kind != "socket");
-    assert_same_tree(&expected_in_tar, &manifest(&unpacked));
+    // Other programs know no sockets (they see a FIFO) and other records for ACLs.
+    let for_others = |mut tree: Manifest| {
+        tree.retain(|_, entry| entry.kind != "socket");
+        for entry in tree.values_mut() {
+            entry
+                .xattrs
+                .retain(|name, _| !name.starts_with(b"system.posix_acl"));
+        }
+        tree
+    };
+    let mut by_tar = manifest(&unpacked);
+    assert_eq!(
+        by_tar.remove(Path::new("socket")).map(|entry| entry.kind),
+        Some("fifo")
+    );
+    assert_same_tree(&for_others(expected.clone()), &by_tar);
 
     store.init("from-tar", Some(&archive));
     let again = store.scratch("exported-again");
@@ -138,7 +150,7 @@ fn fuse_g7_every_attribute_comes_back_from_import_through_mount_export_and_tar()
         .args(["export", "from-tar@main"])
         .arg(&again))
     .ok();
-    assert_same_tree(&expected_in_tar, &manifest(&again));
+    assert_same_tree(&expected, &manifest(&again));
 }
 
 #[test]
@@ -376,7 +388,6 @@ fn a_dry_run_changes_nothing_and_a_destructive_verb_asks_first() {
         .arg("--yes"))
     .ok();
     let before = store.log_ids("demo");
-    assert_eq!(before.len(), 2);
 
     let plan = store.ok(&["rollback", "demo", &first, "--dry-run"]);
     assert!(plan.stdout.contains("src/file-1"), "no plan: {plan}");
@@ -388,7 +399,7 @@ fn a_dry_run_changes_nothing_and_a_destructive_verb_asks_first() {
     assert_eq!(store.log_ids("demo"), before);
 
     store.ok(&["rollback", "demo", &first, "--yes"]);
-    assert_eq!(store.log_ids("demo").len(), 3);
+    assert_eq!(store.log_ids("demo").len(), before.len() + 1);
     let exported = store.scratch("exported");
     let _ = run(store.command().args(["export", "demo@main"]).arg(&exported)).ok();
     assert_same_tree(
@@ -577,7 +588,7 @@ fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     let text = run(store.command().args(["audit", "demo", "--json"]))
         .ok()
         .stdout;
-    for action in ["init", "tag"] {
+    for action in ["create-workspace", "create-tag", "commit"] {
         assert!(text.contains(action), "no {action} in {text}");
     }
     store.ok(&["audit", "--verify"]);

@@ -37,7 +37,7 @@ const BATCHES_IN_FLIGHT: usize = 2;
 #[derive(Debug)]
 pub(crate) struct BlobCache {
     chunks: Cache<ChunkId, Arc<Vec<u8>>, ChunkWeight>,
-    manifests: Cache<BlobId, Arc<Extents>, ExtentsWeight>,
+    manifests: Cache<BlobId, Arc<Manifest>, ManifestWeight>,
 }
 
 impl BlobCache {
@@ -45,7 +45,7 @@ impl BlobCache {
     pub(crate) fn new() -> Self {
         Self {
             chunks: Cache::with_weighter(4096, CHUNK_CACHE_BYTES, ChunkWeight),
-            manifests: Cache::with_weighter(256, MANIFEST_CACHE_BYTES, ExtentsWeight),
+            manifests: Cache::with_weighter(256, MANIFEST_CACHE_BYTES, ManifestWeight),
         }
     }
 }
@@ -60,30 +60,11 @@ impl Weighter<ChunkId, Arc<Vec<u8>>> for ChunkWeight {
 }
 
 #[derive(Debug, Clone)]
-struct ExtentsWeight;
+struct ManifestWeight;
 
-impl Weighter<BlobId, Arc<Extents>> for ExtentsWeight {
-    fn weight(&self, _: &BlobId, extents: &Arc<Extents>) -> u64 {
-        extents.chunks.len() as u64 * 40 + 128
-    }
-}
-
-/// A chunk list with the offset at which each chunk ends.
-#[derive(Debug)]
-struct Extents {
-    chunks: Vec<(u64, ChunkId)>,
-}
-
-impl Extents {
-    fn new(manifest: &Manifest) -> Self {
-        let mut end = 0;
-        let chunks = manifest.chunks.iter().map(|(id, size)| {
-            end += u64::from(*size);
-            (end, *id)
-        });
-        Self {
-            chunks: chunks.collect(),
-        }
+impl Weighter<BlobId, Arc<Manifest>> for ManifestWeight {
+    fn weight(&self, _: &BlobId, manifest: &Arc<Manifest>) -> u64 {
+        manifest.runs().len() as u64 * 64 + 128
     }
 }
 
@@ -246,17 +227,18 @@ impl Inner {
             ));
         }
         let mut whole = blake3::Hasher::new();
-        let mut manifest = Manifest { chunks: Vec::new() };
-        for_each_chunk(content, buffer, |bytes| {
-            let is_whole = bytes.len() as u64 == size;
-            let hash = blake3::hash(bytes);
-            if !is_whole {
+        let mut manifest = Manifest::default();
+        let mut last: Option<ChunkId> = None;
+        for_each_chunk(content, &holes, buffer, |bytes, is_like_last| {
+            if bytes.len() as u64 != size {
                 whole.update(bytes);
             }
-            let id = ChunkId(*hash.as_bytes());
-            let is_repeated = manifest.chunks.last().is_some_and(|(last, _)| *last == id);
-            manifest.chunks.push((id, bytes.len() as u32));
-            if !is_repeated && !self.has_chunk(id)? {
+            let id = match last {
+                Some(last) if is_like_last => last,
+                _ => ChunkId(*blake3::hash(bytes).as_bytes()),
+            };
+            manifest.push(id, bytes.len() as u32);
+            if last.replace(id) != Some(id) && !self.has_chunk(id)? {
                 let (encoding, stored) = compress(bytes)?;
                 let packed = Packed {
                     encoding,
@@ -268,20 +250,23 @@ impl Inner {
             progress.add(0, bytes.len() as u64);
             Ok(())
         })?;
-        let blob = match manifest.chunks.as_slice() {
-            [(only, _)] => BlobId(only.0),
-            _ => BlobId(*whole.finalize().as_bytes()),
+        let blob = match manifest.runs() {
+            [only] if only.repetitions == 1 => BlobId(only.chunk.0),
+            runs => {
+                let blob = BlobId(*whole.finalize().as_bytes());
+                if !runs.is_empty() {
+                    let encoded = encode_manifest(&manifest);
+                    let checksum = manifest_checksum(blob, &encoded);
+                    sink.push(NewObject::Manifest {
+                        blob,
+                        size,
+                        encoded,
+                        checksum,
+                    })?;
+                }
+                blob
+            }
         };
-        if manifest.chunks.len() > 1 {
-            let encoded = encode_manifest(&manifest);
-            let checksum = manifest_checksum(blob, &encoded);
-            sink.push(NewObject::Manifest {
-                blob,
-                size,
-                encoded,
-                checksum,
-            })?;
-        }
         progress.add(1, 0);
         Ok(Node::Regular {
             blob,
@@ -318,8 +303,8 @@ impl Inner {
         if let Some(chunk) = self.blob_cache.chunks.get(&ChunkId(blob.0)) {
             return Ok(copy_from(&chunk, offset, buffer));
         }
-        let extents = match self.blob_cache.manifests.get(&blob) {
-            Some(extents) => extents,
+        let manifest = match self.blob_cache.manifests.get(&blob) {
+            Some(manifest) => manifest,
             None => {
                 if let Some(chunk) = self.load_chunk(ChunkId(blob.0))? {
                     return Ok(copy_from(&chunk, offset, buffer));
@@ -328,21 +313,27 @@ impl Inner {
                     StoreError::new(ErrorKind::Corrupt, format!("content {blob} is missing"))
                         .with_hint("run `kura fsck`")
                 })?;
-                let extents = Arc::new(Extents::new(&manifest));
-                self.blob_cache.manifests.insert(blob, Arc::clone(&extents));
-                extents
+                let manifest = Arc::new(manifest);
+                self.blob_cache
+                    .manifests
+                    .insert(blob, Arc::clone(&manifest));
+                manifest
             }
         };
         let mut done = 0;
-        let mut index = extents.chunks.partition_point(|(end, _)| *end <= offset);
         while done < buffer.len()
-            && let Some((end, id)) = extents.chunks.get(index)
+            && let position = offset.saturating_add(done as u64)
+            && let Some((id, start, size)) = manifest.locate(position)
         {
-            let chunk = self.chunk(*id)?;
-            let start = end.saturating_sub(chunk.len() as u64);
-            let position = offset + done as u64;
-            done += copy_from(&chunk, position.saturating_sub(start), &mut buffer[done..]);
-            index += 1;
+            let chunk = self.chunk(id)?;
+            if chunk.len() != size as usize {
+                return Err(StoreError::new(
+                    ErrorKind::Corrupt,
+                    format!("the chunk list of content {blob} is wrong"),
+                )
+                .with_hint("run `kura fsck`"));
+            }
+            done += copy_from(&chunk, position - start, &mut buffer[done..]);
         }
         Ok(done)
     }

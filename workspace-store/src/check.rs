@@ -145,15 +145,18 @@ impl Check<'_> {
                 }
             };
             let mut hasher = blake3::Hasher::new();
-            for (chunk, size) in &manifest.chunks {
-                if check.chunk_sizes.get(chunk) != Some(&u64::from(*size)) {
+            for run in manifest.runs() {
+                let chunk = run.chunk;
+                if check.chunk_sizes.get(&chunk) != Some(&u64::from(run.size)) {
                     check.problem(&what, &format!("its chunk {chunk} is missing or damaged"));
                     return Ok(());
                 }
-                match check.store.read_verified_chunk(*chunk) {
-                    Ok(Some(bytes)) => hasher.update(&bytes),
-                    _ => return Ok(()),
+                let Ok(Some(bytes)) = check.store.read_verified_chunk(chunk) else {
+                    return Ok(());
                 };
+                for _ in 0..run.repetitions {
+                    hasher.update(&bytes);
+                }
             }
             if hasher.finalize().as_bytes() == blob.as_bytes() {
                 check.blob_sizes.insert(blob, manifest.size());

@@ -45,7 +45,8 @@ impl Content for Vec<u8> {
 pub struct SnapshotEdit {
     /// New attributes of the root directory; `None` keeps them.
     pub root_attributes: Option<Attributes>,
-    /// Changes of the root directory's entries.
+    /// Changes of the root directory's entries. Without a base and without entries it leaves the
+    /// root directory as it is, so that a default edit changes nothing.
     pub root: DirectoryEdit,
     /// Changes of the link table; `None` removes the entry.
     pub links: BTreeMap<LinkId, Option<LinkEdit>>,

@@ -1,5 +1,49 @@
 //! The canonical store of Kura: content-addressed chunks, trees, commits, refs, operations and the
 //! audit log of many workspaces, in one SQLite database.
+//!
+//! A [`Store`] is opened by one process at a time. Content and directories are immutable objects,
+//! named by the hash of their bytes and verified whenever they are read. A change is described by
+//! an [edit](edit::SnapshotEdit) that names only what differs; a commit of it is one transaction
+//! that moves a branch by compare-and-swap and records operation, audit entry and changed paths
+//! with it. What was reported is durable.
+//!
+//! The library never prints, reads no environment and knows no kernel filesystem; a mount reaches
+//! it through [`source::WorkspaceSource`].
+//!
+//! ```
+//! use std::sync::Arc;
+//! use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+//! use workspace_store::object::{Attributes, CommitKind};
+//! use workspace_store::source::CommitRequest;
+//! use workspace_store::{Store, StoreOptions};
+//!
+//! # fn main() -> workspace_store::Result<()> {
+//! # let directory = tempfile::tempdir().expect("a temporary directory can be made");
+//! let store = Store::open(directory.path(), StoreOptions::default())?;
+//! let workspace = store.create_workspace("demo", "ada")?;
+//! let base = store.commit(workspace.head)?.root.clone();
+//!
+//! let mut root = DirectoryEdit { base: Some(base.tree), ..Default::default() };
+//! let file = InodeEdit {
+//!     attributes: Attributes { mode: 0o644, ..Default::default() },
+//!     node: NodeEdit::Content { key: 1, content: Arc::new(b"hello".to_vec()) },
+//! };
+//! root.entries.insert(b"greeting"[..].into(), EntryEdit::Put(file));
+//! let edit = SnapshotEdit { root, ..Default::default() };
+//! let request = CommitRequest {
+//!     author: "ada".to_owned(),
+//!     kind: CommitKind::Manual,
+//!     message: "say hello".to_owned(),
+//!     run: None,
+//!     step: None,
+//! };
+//! let done =
+//!     store.apply_edit(workspace.id, "main", workspace.head, &base, edit, request, &|_| {})?;
+//! assert_eq!(store.resolve(workspace.id, "HEAD")?, done.commit);
+//! assert_eq!(store.changes(done.commit)?[0].path.as_ref(), b"greeting");
+//! # store.close()
+//! # }
+//! ```
 
 pub mod audit;
 mod blobs;

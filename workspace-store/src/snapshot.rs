@@ -5,7 +5,7 @@
 
 mod changes;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::Arc;
 
 pub(crate) use changes::Changes;
@@ -23,9 +23,9 @@ use crate::limits::{
 use crate::object::codec::{
     StoredNode, are_valid_holes, encode_node, is_valid_name, link_key, tree_id,
 };
-use crate::object::{Attributes, Inode, LinkId, LinkedInode, Node, Root, TreeEntry};
+use crate::object::{Attributes, Inode, LinkId, LinkedInode, Name, Node, Root, TreeEntry};
 use crate::store::{Inner, Store};
-use crate::trees::{self, Entry, NodeReader, NodeWriter};
+use crate::trees::{self, Edits, Entry, NodeReader, NodeWriter};
 
 /// How far the storing of an edit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -105,7 +105,7 @@ impl Inner {
         let mut new_contents = Vec::new();
         collect_contents(&edit.root, &mut new_contents);
         for link in edit.links.values().flatten() {
-            collect_node_contents(&link.inode.node, &mut new_contents);
+            collect_content(&link.inode.node, &mut new_contents);
         }
         let blobs = self.put_blobs(&new_contents, progress)?;
         if blobs.len() != new_contents.len() {
@@ -118,7 +118,12 @@ impl Inner {
             contents: Vec::new(),
             named_links: BTreeSet::new(),
         };
-        let tree = builder.directory(edit.root)?;
+        let mut root = edit.root;
+        if root.base.is_none() && root.entries.is_empty() {
+            // An edit that says nothing of the root directory leaves it as it is.
+            root.base = Some(base.tree);
+        }
+        let tree = builder.directory(root)?;
         let links = builder.links(base.links, edit.links)?;
         builder.check_named_links(links)?;
         builder.nodes.flush()?;
@@ -140,18 +145,22 @@ impl Inner {
 }
 
 fn collect_contents(edit: &DirectoryEdit, found: &mut Vec<(u64, Arc<dyn Content>)>) {
-    for entry in edit.entries.values() {
-        if let EntryEdit::Put(inode) = entry {
-            collect_node_contents(&inode.node, found);
+    let mut waiting = vec![edit];
+    while let Some(directory) = waiting.pop() {
+        for entry in directory.entries.values() {
+            if let EntryEdit::Put(inode) = entry {
+                match &inode.node {
+                    NodeEdit::Directory(below) => waiting.push(below),
+                    other => collect_content(other, found),
+                }
+            }
         }
     }
 }
 
-fn collect_node_contents(node: &NodeEdit, found: &mut Vec<(u64, Arc<dyn Content>)>) {
-    match node {
-        NodeEdit::Stored(_) => {}
-        NodeEdit::Content { key, content } => found.push((*key, Arc::clone(content))),
-        NodeEdit::Directory(edit) => collect_contents(edit, found),
+fn collect_content(node: &NodeEdit, found: &mut Vec<(u64, Arc<dyn Content>)>) {
+    if let NodeEdit::Content { key, content } = node {
+        found.push((*key, Arc::clone(content)));
     }
 }
 
@@ -223,10 +232,50 @@ struct Builder<'s> {
     named_links: BTreeSet<LinkId>,
 }
 
+/// A directory whose entries are being stored.
+struct OpenDirectory {
+    /// Its name and attributes in the directory above; the root has none.
+    place: Option<(Name, Attributes)>,
+    key: Option<u64>,
+    base: Option<TreeId>,
+    rest: btree_map::IntoIter<Name, EntryEdit>,
+    stored: Edits<Entry<TreeEntry>>,
+}
+
+impl OpenDirectory {
+    fn new(place: Option<(Name, Attributes)>, edit: DirectoryEdit) -> Self {
+        Self {
+            place,
+            key: edit.key,
+            base: edit.base,
+            stored: Vec::with_capacity(edit.entries.len()),
+            rest: edit.entries.into_iter(),
+        }
+    }
+}
+
 impl Builder<'_> {
+    /// Stores a directory and all below it. Without recursion: programs in a mount make
+    /// directories as deep as they like.
     fn directory(&mut self, edit: DirectoryEdit) -> Result<TreeId> {
-        let mut entries = Vec::with_capacity(edit.entries.len());
-        for (name, entry) in edit.entries {
+        let mut above: Vec<OpenDirectory> = Vec::new();
+        let mut current = OpenDirectory::new(None, edit);
+        loop {
+            let Some((name, entry)) = current.rest.next() else {
+                let tree = self.close_directory(current.key, current.base, current.stored)?;
+                let (Some(parent), Some((name, attributes))) = (above.pop(), current.place) else {
+                    return Ok(tree);
+                };
+                current = parent;
+                let inode = Inode {
+                    attributes,
+                    node: Node::Directory { tree },
+                };
+                current
+                    .stored
+                    .push((name.clone(), Some((name, TreeEntry::Inline(inode)))));
+                continue;
+            };
             if !is_valid_name(&name) {
                 return Err(invalid(&format!(
                     "'{}' can't be the name of a directory entry",
@@ -239,25 +288,43 @@ impl Builder<'_> {
                     self.named_links.insert(id);
                     Some((name.clone(), TreeEntry::Link(id)))
                 }
+                EntryEdit::Put(InodeEdit {
+                    attributes,
+                    node: NodeEdit::Directory(below),
+                }) => {
+                    let place = (name, checked_attributes(attributes)?);
+                    let below = OpenDirectory::new(Some(place), below);
+                    above.push(std::mem::replace(&mut current, below));
+                    continue;
+                }
                 EntryEdit::Put(inode) => {
                     Some((name.clone(), TreeEntry::Inline(self.inode(inode)?)))
                 }
             };
-            entries.push((name, entry));
+            current.stored.push((name, entry));
         }
-        let tree = match edit.base {
+    }
+
+    fn close_directory(
+        &mut self,
+        key: Option<u64>,
+        base: Option<TreeId>,
+        entries: Edits<Entry<TreeEntry>>,
+    ) -> Result<TreeId> {
+        let tree = match base {
             Some(base) => trees::edit(&mut self.nodes, base, entries)?,
             None => {
                 let entries = entries.into_iter().filter_map(|(_, entry)| entry).collect();
                 trees::build::<Entry<TreeEntry>>(&mut self.nodes, entries)?
             }
         };
-        if let Some(key) = edit.key {
+        if let Some(key) = key {
             self.contents.push((key, Node::Directory { tree }));
         }
         Ok(tree)
     }
 
+    /// An inode that isn't a directory with changes of its own.
     fn inode(&mut self, edit: InodeEdit) -> Result<Inode> {
         let attributes = checked_attributes(edit.attributes)?;
         let node = match edit.node {

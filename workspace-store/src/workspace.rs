@@ -4,9 +4,10 @@ use std::io::Read;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compress::Encoding;
+use crate::db::objects::{self, NewObject, Packed};
 use crate::db::operations::NewOperation;
 use crate::db::{self, history};
-use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{CommitId, WorkspaceId};
 use crate::limits::REF_NAME_MAX_BYTES;
@@ -72,13 +73,12 @@ impl Store {
             mtime: time,
             ..Attributes::default()
         };
-        let empty = tree_id(&encode_node(&StoredNode::Leaf(Vec::new())));
-        let base = Root {
+        let empty = encode_node(&StoredNode::Leaf(Vec::new()));
+        let root = Root {
             attributes,
-            tree: empty,
+            tree: tree_id(&empty),
             links: None,
         };
-        let root = self.build_root(&base, SnapshotEdit::default())?;
         let commit = Commit {
             root,
             parents: Vec::new(),
@@ -92,8 +92,18 @@ impl Store {
         let encoded = encode_commit(&commit);
         let head = commit_id(&encoded);
         let (name, author) = (name.to_owned(), author.to_owned());
+        let chunks = std::sync::Arc::clone(&self.inner.chunk_store);
+        let node = NewObject::TreeNode {
+            id: tree_id(&empty),
+            packed: Packed {
+                encoding: Encoding::Plain,
+                size: empty.len(),
+                stored: empty,
+            },
+        };
         self.inner.database.write(move |connection| {
             let created = now_ns();
+            objects::insert(connection, chunks.as_ref(), &[node])?;
             let number =
                 db::refs::insert_workspace(connection, id, &name, DEFAULT_BRANCH, created, None)?;
             let commit = history::insert(connection, number, head, &encoded, &[])?;

@@ -376,4 +376,8 @@ pub trait KernelSession: Send + Sync {
 
     /// Queues a notification; returns at once.
     fn notify(&self, notification: Notification);
+
+    /// Makes the kernel ask for an inode's attributes again, before it returns. Takes no lock in
+    /// the kernel that a request could hold, so any thread may call it.
+    fn refresh_attributes(&self, inode: u64);
 }

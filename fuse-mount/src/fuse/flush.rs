@@ -3,10 +3,10 @@
 //! `syncfs` is called by a helper process that holds no `/dev/fuse` descriptor: a daemon that
 //! waits in the kernel for an answer of its own cannot exit when it is killed.
 //!
-//! `syncfs` on FUSE starts the writes but does not wait for their answers, so a *barrier*
-//! follows: a file that exists only for this flush, under a random name. Reading it makes a
-//! background request, which the kernel queues behind the writes; the session answers it when
-//! all requests before it are done.
+//! Not every kernel's `syncfs` waits for the answers to the writes it starts on FUSE, so a
+//! *barrier* follows: a file that exists only for this flush, under a random name. Reading it
+//! makes a background request, which the kernel queues behind the writes; the session answers it
+//! when all requests before it are done.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};

@@ -146,8 +146,7 @@ pub fn find_mount(mountpoint: &Path) -> io::Result<Option<MountLine>> {
     Ok(text
         .split(|byte| *byte == b'\n')
         .filter_map(parse_mount_line)
-        .filter(|line| line.mountpoint == mountpoint)
-        .last())
+        .rfind(|line| line.mountpoint == mountpoint))
 }
 
 fn parse_mount_line(line: &[u8]) -> Option<MountLine> {

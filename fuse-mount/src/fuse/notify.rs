@@ -22,6 +22,8 @@ use crate::fs::request::Notification;
 #[derive(Debug)]
 pub(super) struct Notifier {
     queue: Sender<Notification>,
+    device: Arc<OwnedFd>,
+    counters: Arc<Counters>,
 }
 
 impl Notifier {
@@ -31,32 +33,61 @@ impl Notifier {
     /// No thread can be made.
     pub(super) fn start(device: Arc<OwnedFd>, counters: Arc<Counters>) -> io::Result<Self> {
         let (queue, notifications) = unbounded::<Notification>();
+        let own = (Arc::clone(&device), Arc::clone(&counters));
         thread::Builder::new()
             .name("kura-fuse-note".to_owned())
             .spawn(move || {
                 let mut message = Reply::default();
                 for notification in notifications {
-                    message.encode_notification(&notification);
-                    counters.notifications.fetch_add(1, Ordering::Relaxed);
-                    match writev(&*device, &message.slices()) {
-                        // The kernel does not know the name or inode (any more), or is gone.
-                        Ok(_) | Err(Errno::ENOENT | Errno::ENODEV | Errno::ENOTDIR) => {}
-                        // The name is busy: a directory in use, a mountpoint.
-                        Err(Errno::ENOTEMPTY | Errno::EBUSY) => {}
-                        Err(errno) => tracing::warn!(
-                            %errno,
-                            ?notification,
-                            "the kernel refused a notification; it may show old data"
-                        ),
-                    }
+                    write_notification(&device, &counters, &mut message, &notification);
                 }
             })?;
-        Ok(Self { queue })
+        Ok(Self {
+            queue,
+            device: own.0,
+            counters: own.1,
+        })
     }
 
     /// Queues a notification; returns at once.
     pub(super) fn send(&self, notification: Notification) {
         // Fails only when the thread is gone, and then so is the connection.
         drop(self.queue.send(notification));
+    }
+
+    /// Makes the kernel ask for attributes again, from the calling thread.
+    pub(super) fn refresh_attributes(&self, inode: u64) {
+        let notification = Notification::Inode {
+            inode,
+            offset: -1,
+            length: 0,
+        };
+        write_notification(
+            &self.device,
+            &self.counters,
+            &mut Reply::default(),
+            &notification,
+        );
+    }
+}
+
+fn write_notification(
+    device: &OwnedFd,
+    counters: &Counters,
+    message: &mut Reply,
+    notification: &Notification,
+) {
+    message.encode_notification(notification);
+    counters.notifications.fetch_add(1, Ordering::Relaxed);
+    match writev(device, &message.slices()) {
+        // The kernel does not know the name or inode (any more), or is gone.
+        Ok(_) | Err(Errno::ENOENT | Errno::ENODEV | Errno::ENOTDIR) => {}
+        // The name is busy: a directory in use, a mountpoint.
+        Err(Errno::ENOTEMPTY | Errno::EBUSY) => {}
+        Err(errno) => tracing::warn!(
+            %errno,
+            ?notification,
+            "the kernel refused a notification; it may show old data"
+        ),
     }
 }

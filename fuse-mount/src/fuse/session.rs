@@ -98,6 +98,12 @@ impl KernelSession for Connection {
             notifier.send(notification);
         }
     }
+
+    fn refresh_attributes(&self, inode: u64) {
+        if let Some(notifier) = &*self.notifier.lock() {
+            notifier.refresh_attributes(inode);
+        }
+    }
 }
 
 impl Connection {
@@ -195,10 +201,6 @@ impl Session {
         Ok(session)
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "used in two places, both just above"
-    )]
     fn serve(
         device: OwnedFd,
         state: SessionState,

@@ -154,10 +154,7 @@ impl Tree {
     ) -> Result<Response, Failure> {
         let directory = self.node(inode)?;
         let parent = directory.parent;
-        let mut listed = vec![
-            (1, b".".to_vec(), inode),
-            (2, b"..".to_vec(), parent),
-        ];
+        let mut listed = vec![(1, b".".to_vec(), inode), (2, b"..".to_vec(), parent)];
         for (position, name) in directory.by_cookie.range(cookie + 1..) {
             listed.push((*position, name.clone(), directory.by_name[name].0));
             if listed.len() > size as usize / overhead as usize + 2 {
@@ -314,7 +311,10 @@ impl Handler for Memory {
         let tree = &mut *tree;
         match *request {
             Request::Lookup { parent, name } => {
-                assert!(!self.panic_on_lookup.load(Ordering::Relaxed), "as asked for");
+                assert!(
+                    !self.panic_on_lookup.load(Ordering::Relaxed),
+                    "as asked for"
+                );
                 let inode = tree.child(parent, name)?;
                 tree.entry(inode)
             }

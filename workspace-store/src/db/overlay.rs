@@ -11,6 +11,9 @@ use crate::object::codec::{decode_root, encode_root};
 use crate::object::{Name, Timestamp};
 use crate::source::{InodeRecord, OverlayState};
 
+/// Rows below removed directories that one change of the inode map removes.
+const SWEPT_ROWS: i64 = 2048;
+
 /// The state of a branch's overlay.
 pub(crate) fn read(connection: &Connection, branch: i64) -> Result<Option<OverlayState>> {
     let row: Option<(Vec<u8>, CommitId, i64, i64)> = connection
@@ -67,20 +70,80 @@ pub(crate) fn write_inodes(
          ON CONFLICT (branch, parent, name) DO UPDATE SET number = excluded.number,
          ctime_seconds = excluded.ctime_seconds, ctime_nanoseconds = excluded.ctime_nanoseconds",
     )?;
-    let mut remove = connection
-        .prepare_cached("DELETE FROM inode_map WHERE branch = ?1 AND parent = ?2 AND name = ?3")?;
+    let mut remove = connection.prepare_cached(
+        "DELETE FROM inode_map WHERE branch = ?1 AND parent = ?2 AND name = ?3 RETURNING number",
+    )?;
+    let mut removed = Vec::new();
     for ((parent, name), record) in records {
         match record {
-            Some(record) => put.execute((
-                branch,
-                *parent as i64,
-                name.as_ref(),
-                record.number as i64,
-                record.ctime.seconds,
-                record.ctime.nanoseconds,
-            ))?,
-            None => remove.execute((branch, *parent as i64, name.as_ref()))?,
+            Some(record) => {
+                put.execute((
+                    branch,
+                    *parent as i64,
+                    name.as_ref(),
+                    record.number as i64,
+                    record.ctime.seconds,
+                    record.ctime.nanoseconds,
+                ))?;
+            }
+            None => {
+                let number: Option<i64> = remove
+                    .query_row((branch, *parent as i64, name.as_ref()), |row| row.get(0))
+                    .optional()?;
+                removed.extend(number);
+            }
+        }
+    }
+    mark_for_sweep(connection, branch, &removed)?;
+    sweep(connection, branch)
+}
+
+/// Notes which of these inodes are gone and have rows below them.
+fn mark_for_sweep(connection: &Connection, branch: i64, numbers: &[i64]) -> Result<()> {
+    let mut mark = connection.prepare_cached(
+        "INSERT OR IGNORE INTO inode_sweep (branch, directory) SELECT ?1, ?2
+         WHERE EXISTS (SELECT 1 FROM inode_map WHERE branch = ?1 AND parent = ?2)
+         AND NOT EXISTS (SELECT 1 FROM inode_map WHERE branch = ?1 AND number = ?2)",
+    )?;
+    for number in numbers {
+        mark.execute((branch, number))?;
+    }
+    Ok(())
+}
+
+/// Removes some rows below directories that are gone, and leaves the rest to the next time.
+fn sweep(connection: &Connection, branch: i64) -> Result<()> {
+    let mut rows_left = SWEPT_ROWS;
+    while rows_left > 0 {
+        let directory: Option<i64> = connection
+            .prepare_cached("SELECT directory FROM inode_sweep WHERE branch = ?1 LIMIT 1")?
+            .query_row([branch], |row| row.get(0))
+            .optional()?;
+        let Some(directory) = directory else {
+            return Ok(());
         };
+        let below: Vec<(Vec<u8>, i64)> = connection
+            .prepare_cached(
+                "SELECT name, number FROM inode_map WHERE branch = ?1 AND parent = ?2 LIMIT ?3",
+            )?
+            .query_map((branch, directory, rows_left), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut remove = connection.prepare_cached(
+            "DELETE FROM inode_map WHERE branch = ?1 AND parent = ?2 AND name = ?3",
+        )?;
+        for (name, _) in &below {
+            remove.execute((branch, directory, name))?;
+        }
+        let numbers: Vec<i64> = below.iter().map(|(_, number)| *number).collect();
+        mark_for_sweep(connection, branch, &numbers)?;
+        if (below.len() as i64) < rows_left {
+            connection
+                .prepare_cached("DELETE FROM inode_sweep WHERE branch = ?1 AND directory = ?2")?
+                .execute((branch, directory))?;
+        }
+        rows_left -= below.len() as i64 + 1;
     }
     Ok(())
 }
@@ -125,4 +188,64 @@ pub(crate) fn inode_location(
             ))
         })
         .optional()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(number: u64) -> Option<InodeRecord> {
+        Some(InodeRecord {
+            number,
+            ctime: Timestamp::default(),
+        })
+    }
+
+    fn row(parent: u64, name: &str) -> (u64, Name) {
+        (parent, name.as_bytes().into())
+    }
+
+    #[test]
+    fn rows_below_a_removed_directory_go_step_by_step_and_those_of_a_moved_one_stay() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection
+            .execute_batch(super::super::schema::TABLES)
+            .unwrap();
+        connection
+            .pragma_update(None, "foreign_keys", false)
+            .unwrap();
+        let mut records = BTreeMap::from([
+            (row(1, "gone"), record(2)),
+            (row(1, "moved"), record(3)),
+            (row(3, "kept"), record(4)),
+            (row(2, "below"), record(5)),
+            (row(5, "deep"), record(6)),
+        ]);
+        for number in 0..5_000 {
+            records.insert(row(2, &format!("file-{number:05}")), record(10 + number));
+        }
+        write_inodes(&connection, 7, &records).unwrap();
+        let change = BTreeMap::from([
+            (row(1, "gone"), None),
+            (row(1, "moved"), None),
+            (row(9, "here"), record(3)),
+        ]);
+        write_inodes(&connection, 7, &change).unwrap();
+        let left = inodes(&connection, 7, 2).unwrap().len() as i64;
+        assert!(left > 0 && left <= 5_001 - SWEPT_ROWS + 1, "{left}");
+        for _ in 0..4 {
+            write_inodes(&connection, 7, &BTreeMap::new()).unwrap();
+        }
+        assert_eq!(inodes(&connection, 7, 2).unwrap(), []);
+        assert_eq!(inodes(&connection, 7, 5).unwrap(), []);
+        assert_eq!(inodes(&connection, 7, 3).unwrap().len(), 1);
+        assert_eq!(
+            inode_location(&connection, 7, 3).unwrap(),
+            Some(row(9, "here"))
+        );
+        let swept: i64 = connection
+            .query_row("SELECT count(*) FROM inode_sweep", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(swept, 0);
+    }
 }

@@ -23,7 +23,8 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
 /// `chunk_data` stands apart from `chunk`, so that payloads can move to another store.
 /// `path_commit` is the path index: first 8 bytes of BLAKE3 of each changed path and of each
 /// directory above one. `link_name` remembers where names of files with several names were seen;
-/// it is a hint, verified before it is believed.
+/// it is a hint, verified before it is believed. `inode_sweep` lists directories that are gone and
+/// whose rows in `inode_map` are still to be removed.
 pub(super) const TABLES: &str = "
 CREATE TABLE meta (
     key TEXT PRIMARY KEY, value TEXT NOT NULL
@@ -123,4 +124,9 @@ CREATE TABLE inode_map (
     PRIMARY KEY (branch, parent, name)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX inode_map_by_number ON inode_map (branch, number);
+CREATE TABLE inode_sweep (
+    branch INTEGER NOT NULL REFERENCES branch(id) ON DELETE CASCADE,
+    directory INTEGER NOT NULL,
+    PRIMARY KEY (branch, directory)
+) STRICT, WITHOUT ROWID;
 ";

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, ChunkId, CommitId, TreeId};
-use crate::limits::{NAME_MAX_BYTES, SYMLINK_TARGET_MAX_BYTES, XATTR_VALUE_MAX_BYTES};
+use crate::limits::{
+    CHUNK_MAX_BYTES, NAME_MAX_BYTES, SYMLINK_TARGET_MAX_BYTES, XATTR_VALUE_MAX_BYTES,
+};
 use crate::object::{
     Attributes, Commit, CommitKind, Hole, Inode, LinkId, LinkedInode, Name, Node, Root, Timestamp,
     TreeEntry, Xattrs,
@@ -48,17 +50,61 @@ pub(crate) enum StoredNode {
     Inner(Vec<TreeChild>),
 }
 
-/// The chunks of a blob, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Equal chunks of a blob that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkRun {
+    /// The chunk.
+    pub(crate) chunk: ChunkId,
+    /// Its length in bytes.
+    pub(crate) size: u32,
+    /// How often it stands there, at least once.
+    pub(crate) repetitions: u64,
+    /// Offset in the blob of the first byte after the run.
+    pub(crate) end: u64,
+}
+
+/// The chunks of a blob, in order; a large empty region is one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Each chunk with its length in bytes.
-    pub(crate) chunks: Vec<(ChunkId, u32)>,
+    runs: Vec<ChunkRun>,
 }
 
 impl Manifest {
+    /// Adds a chunk at the end.
+    pub(crate) fn push(&mut self, chunk: ChunkId, size: u32) {
+        let end = self.size() + u64::from(size);
+        match self.runs.last_mut() {
+            Some(last) if last.chunk == chunk && last.size == size => {
+                last.repetitions += 1;
+                last.end = end;
+            }
+            _ => self.runs.push(ChunkRun {
+                chunk,
+                size,
+                repetitions: 1,
+                end,
+            }),
+        }
+    }
+
     /// Length of the blob.
     pub(crate) fn size(&self) -> u64 {
-        self.chunks.iter().map(|(_, size)| u64::from(*size)).sum()
+        self.runs.last().map_or(0, |last| last.end)
+    }
+
+    /// The runs in order.
+    pub(crate) fn runs(&self) -> &[ChunkRun] {
+        &self.runs
+    }
+
+    /// The chunk that holds the byte at `offset`, where it begins, and its length.
+    pub(crate) fn locate(&self, offset: u64) -> Option<(ChunkId, u64, u32)> {
+        let run = self
+            .runs
+            .get(self.runs.partition_point(|run| run.end <= offset))?;
+        let size = u64::from(run.size);
+        let begin = run.end - size * run.repetitions;
+        Some((run.chunk, begin + (offset - begin) / size * size, run.size))
     }
 }
 
@@ -221,12 +267,13 @@ pub(crate) fn decode_node(bytes: &[u8]) -> Result<StoredNode> {
 
 /// Encodes a manifest.
 pub(crate) fn encode_manifest(manifest: &Manifest) -> Vec<u8> {
-    let mut output = Vec::with_capacity(8 + manifest.chunks.len() * 35);
+    let mut output = Vec::with_capacity(8 + manifest.runs.len() * 36);
     output.push(VERSION);
-    write_number(&mut output, manifest.chunks.len() as u64);
-    for (chunk, size) in &manifest.chunks {
-        output.extend_from_slice(&chunk.0);
-        write_number(&mut output, u64::from(*size));
+    write_number(&mut output, manifest.runs.len() as u64);
+    for run in &manifest.runs {
+        output.extend_from_slice(&run.chunk.0);
+        write_number(&mut output, u64::from(run.size));
+        write_number(&mut output, run.repetitions);
     }
     output
 }
@@ -238,17 +285,37 @@ pub(crate) fn encode_manifest(manifest: &Manifest) -> Vec<u8> {
 pub(crate) fn decode_manifest(bytes: &[u8]) -> Result<Manifest> {
     let mut input = Input::open(bytes, "list of chunks")?;
     let count = input.count()?;
-    let mut chunks = Vec::with_capacity(count);
+    let mut manifest = Manifest {
+        runs: Vec::with_capacity(count.min(bytes.len() / 34)),
+    };
+    let mut end = 0_u64;
     for _ in 0..count {
         let chunk = ChunkId(input.array()?);
         let size = input.number_u32()?;
-        if size == 0 {
-            return Err(input.error("empty chunk"));
+        let repetitions = input.number()?;
+        if size == 0 || size as usize > CHUNK_MAX_BYTES || repetitions == 0 {
+            return Err(input.error("impossible chunk"));
         }
-        chunks.push((chunk, size));
+        if manifest
+            .runs
+            .last()
+            .is_some_and(|last| last.chunk == chunk && last.size == size)
+        {
+            return Err(input.error("equal chunks stand apart"));
+        }
+        end = u64::from(size)
+            .checked_mul(repetitions)
+            .and_then(|length| end.checked_add(length))
+            .ok_or_else(|| input.error("impossible length"))?;
+        manifest.runs.push(ChunkRun {
+            chunk,
+            size,
+            repetitions,
+            end,
+        });
     }
     input.finish()?;
-    Ok(Manifest { chunks })
+    Ok(manifest)
 }
 
 /// Encodes a commit.

@@ -128,6 +128,9 @@ fn a_revert_keeps_later_changes_and_names_conflicts() {
         .collect();
     assert_eq!(paths, [&b"edited"[..], b"made/since"]);
     assert!(plan.edit.root.entries.is_empty());
+    assert_eq!(plan.edit.root.base, Some(current.tree));
+    let kept = restore_edit(&store, &current, &current, &[b"edited".to_vec()]).unwrap();
+    assert_eq!(kept.edit.root.base, Some(current.tree));
 }
 
 #[test]

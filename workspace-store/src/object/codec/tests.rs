@@ -176,9 +176,13 @@ proptest! {
     }
 
     #[test]
-    fn manifests_round_trip(chunks in proptest::collection::vec((any::<[u8; 32]>(), 1_u32..), 0..9)) {
-        let chunks = chunks.into_iter().map(|(id, size)| (ChunkId(id), size)).collect();
-        let manifest = Manifest { chunks };
+    fn manifests_round_trip(chunks in proptest::collection::vec((any::<[u8; 32]>(), 1..=262_144_u32, 1..4), 0..9)) {
+        let mut manifest = Manifest::default();
+        for (id, size, repetitions) in chunks {
+            for _ in 0..repetitions {
+                manifest.push(ChunkId(id), size);
+            }
+        }
         prop_assert_eq!(decode_manifest(&encode_manifest(&manifest)).unwrap(), manifest);
     }
 
@@ -316,9 +320,12 @@ fn encodings_are_those_that_were_pinned() {
             },
         },
     )]));
-    let manifest = encode_manifest(&Manifest {
-        chunks: vec![(ChunkId([6; 32]), 1), (ChunkId([7; 32]), 200)],
-    });
+    let mut manifest = Manifest::default();
+    manifest.push(ChunkId([6; 32]), 1);
+    for _ in 0..300 {
+        manifest.push(ChunkId([7; 32]), 200);
+    }
+    let manifest = encode_manifest(&manifest);
     let commit = encode_commit(&Commit {
         root: Root {
             attributes: golden_attributes(),
@@ -391,4 +398,30 @@ fn a_file_with_the_bytes_of_a_directory_has_another_id() {
         tree_id(&encoded).as_bytes()
     );
     assert_ne!(commit_id(&encoded).as_bytes(), tree_id(&encoded).as_bytes());
+}
+
+#[test]
+fn places_in_a_manifest_are_found_in_runs_and_between_them() {
+    let mut manifest = Manifest::default();
+    manifest.push(ChunkId([1; 32]), 10);
+    for _ in 0..3 {
+        manifest.push(ChunkId([2; 32]), 100);
+    }
+    manifest.push(ChunkId([3; 32]), 5);
+    assert_eq!(manifest.runs().len(), 3);
+    assert_eq!(manifest.size(), 315);
+    for (offset, chunk, start) in [
+        (0, 1, 0),
+        (9, 1, 0),
+        (10, 2, 10),
+        (109, 2, 10),
+        (110, 2, 110),
+        (309, 2, 210),
+        (310, 3, 310),
+        (314, 3, 310),
+    ] {
+        let (id, begin, _) = manifest.locate(offset).unwrap();
+        assert_eq!((id, begin), (ChunkId([chunk; 32]), start), "{offset}");
+    }
+    assert_eq!(manifest.locate(315), None);
 }

@@ -1,5 +1,7 @@
 //! The whole daemon with a real store and real mounts. Needs root and /dev/fuse.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

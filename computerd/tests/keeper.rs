@@ -2,6 +2,8 @@
 //!
 //! The workers are this test program itself, run again with `WORKER_ROLE` set.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};

@@ -416,6 +416,24 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_that_a_killed_process_had_not_allocated_does_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut journal, _) = replay(directory.path(), 1);
+        journal.append(1, &removal(b"first")).unwrap();
+        drop(journal);
+        std::fs::write(directory.path().join("segment-2"), b"").unwrap();
+        std::fs::write(directory.path().join("free-7"), b"").unwrap();
+        let mut expected = vec![(1, b"first".to_vec())];
+        for round in 2..5u64 {
+            let (mut journal, seen) = replay(directory.path(), 1);
+            assert_eq!(seen, expected);
+            journal.append(round, &removal(b"more")).unwrap();
+            expected.push((round, b"more".to_vec()));
+        }
+        assert_eq!(replay(directory.path(), 1).1, expected);
+    }
+
+    #[test]
     fn released_segments_are_reused_and_their_old_records_never_come_back() {
         let directory = tempfile::tempdir().unwrap();
         let (mut journal, _) = replay(directory.path(), 1);

@@ -15,8 +15,12 @@ use e2e::{
 /// Rounds of each kill test; each kills the worker several times.
 const ROUNDS: usize = 4;
 
-/// Time between two kills: long enough for the new worker to serve again.
+/// How long a new worker serves before it is killed. Shorter lives make the keeper wait longer
+/// before it starts the next one, which is right for crash loops and slow for tests.
 const KILL_INTERVAL: Duration = Duration::from_millis(700);
+
+/// Most kills while one piece of work runs, so that it comes to its end.
+const MAX_KILLS: u64 = 6;
 
 /// Kills the worker again and again while `work` runs; gives what it returned and the kills.
 fn while_killing<T: Send>(store: &TestStore, work: impl FnOnce() -> T + Send) -> (T, u64) {
@@ -25,9 +29,10 @@ fn while_killing<T: Send>(store: &TestStore, work: impl FnOnce() -> T + Send) ->
     let result = thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_millis(150));
-            while !done.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) && kills.load(Ordering::Relaxed) < MAX_KILLS {
                 store.kill_worker();
                 kills.fetch_add(1, Ordering::Relaxed);
+                store.daemon();
                 thread::sleep(KILL_INTERVAL);
             }
         });
@@ -37,6 +42,8 @@ fn while_killing<T: Send>(store: &TestStore, work: impl FnOnce() -> T + Send) ->
         result
     });
     let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    // The keeper takes this for the end of a crash loop.
+    thread::sleep(Duration::from_millis(5200));
     (result, kills.load(Ordering::Relaxed))
 }
 

@@ -594,9 +594,19 @@ fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     store.ok(&["audit", "--verify"]);
     let _ = store.stop_daemon().ok();
     let database = store.path().join("kura.db");
-    let changed = run(Command::new("sqlite3")
-        .arg(&database)
-        .arg("UPDATE audit SET principal = 'somebody-else' WHERE rowid = 1; SELECT changes();"));
+    let statement = |text: &str| run(Command::new("sqlite3").arg(&database).arg(text));
+    let change = "UPDATE audit SET principal = 'somebody-else' WHERE rowid = 1; SELECT changes();";
+    assert_ne!(
+        statement(change).code,
+        0,
+        "the database lets entries be changed"
+    );
+    // Somebody who goes around that is noticed.
+    let triggers = statement(
+        "SELECT 'DROP TRIGGER ' || name || ';' FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'audit'",
+    )
+    .ok();
+    let changed = statement(&format!("{} {change}", triggers.stdout));
     assert_eq!(changed.stdout.trim(), "1", "{changed}");
     let verified = store.kura(&["audit", "--verify"]);
     assert_eq!(

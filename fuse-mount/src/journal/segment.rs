@@ -82,26 +82,23 @@ impl SegmentPool {
     pub(crate) fn create(self: &Arc<Self>, number: u64) -> io::Result<Arc<Segment>> {
         let path = self.path_of(number);
         let reused = self.free.lock().pop();
-        let file = match &reused {
-            Some(free) => {
-                std::fs::rename(free, &path)?;
-                OpenOptions::new().read(true).write(true).open(&path)?
-            }
-            None => {
-                let file = OpenOptions::new()
-                    .read(true)
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .open(&path)?;
-                if let Err(error) = allocate(&file) {
-                    // An unallocated file must not stay behind: it would be taken for a segment.
-                    std::fs::remove_file(&path)?;
-                    return Err(error);
-                }
-                file
-            }
-        };
+        if let Some(free) = &reused {
+            std::fs::rename(free, &path)?;
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(reused.is_none())
+            .open(&path)?;
+        // A file for reuse is shorter when the process was killed before it had allocated it.
+        if file.metadata()?.len() != SEGMENT_BYTES
+            && let Err(error) = allocate(&file)
+        {
+            // An unallocated file must not stay behind: it would be taken for a segment.
+            std::fs::remove_file(&path)?;
+            return Err(error);
+        }
         self.is_directory_dirty.store(true, Ordering::Release);
         file.write_all_at(&header(number), 0)?;
         Segment::map(self, number, path, file)

@@ -1,3 +1,5 @@
+//! Tests of `diff`.
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};

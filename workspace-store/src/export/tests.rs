@@ -1,3 +1,5 @@
+//! Tests of `export`.
+
 use std::ffi::CString;
 use std::fs;
 use std::io::{Seek, Write};

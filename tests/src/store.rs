@@ -135,7 +135,11 @@ impl TestStore {
         let mounts = self.scratch_directory("mounts");
         let path = (0..)
             .map(|number| mounts.join(number.to_string()))
-            .find(|path| !path.exists())
+            // Not `exists`: it is false for a dead mount.
+            .find(|path| {
+                fs::symlink_metadata(path)
+                    .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            })
             .expect("numbers do not end");
         fs::create_dir(&path).expect("a mount point");
         let _ = run(self

@@ -149,7 +149,11 @@ impl Daemon {
     ) -> Result<CommitId> {
         let _still = self.mounts.hold_still();
         match self.mounts.filesystem(workspace, branch) {
-            Some(filesystem) => Ok(filesystem.switch(root, request)?.commit),
+            Some(filesystem) => {
+                let commit = filesystem.switch(root, request)?.commit;
+                self.mounts.wait_until_seen(workspace, branch);
+                Ok(commit)
+            }
             None => self
                 .store
                 .set_branch_root(workspace, branch, expected_head, root, request),

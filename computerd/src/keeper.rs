@@ -36,6 +36,9 @@ const EARLY_DEATH: Duration = Duration::from_secs(5);
 /// Longest wait before a worker is started again.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
+/// How often it is checked whether a worker that has closed its socket is gone.
+const END_CHECK: Duration = Duration::from_millis(20);
+
 /// How long a worker may take to read what it is given.
 const SEND_TIMEOUT_SECONDS: i64 = 10;
 
@@ -158,7 +161,9 @@ impl Keeper {
         if let Some(worker) = worker.filter(|worker| worker.is_socket_open) {
             polled.push(PollFd::new(worker.socket.as_fd(), PollFlags::POLLIN));
         }
-        let timeout = start_at.map_or(PollTimeout::NONE, |at| {
+        let is_ending = worker.is_some_and(|worker| !worker.is_socket_open);
+        let at = start_at.or_else(|| is_ending.then(|| Instant::now() + END_CHECK));
+        let timeout = at.map_or(PollTimeout::NONE, |at| {
             let wait = at.saturating_duration_since(Instant::now());
             // Rounded up, so that the loop doesn't spin in the last millisecond.
             PollTimeout::try_from(wait + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)

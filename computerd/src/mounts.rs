@@ -13,6 +13,7 @@ mod session;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use computerd_api::v1::MountInfo;
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
@@ -31,6 +32,9 @@ pub use record::{MountRecord, View};
 
 /// Author of commits that nobody asked for, when no mount names a principal.
 const NOBODY: &str = "computerd";
+
+/// How long the kernel may take to be told what has changed behind it.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which filesystem.
 type Key = (WorkspaceId, View);
@@ -76,7 +80,7 @@ pub struct Ended {
 #[derive(Debug)]
 struct Mounted {
     record: MountRecord,
-    session: Session,
+    session: Arc<Session>,
     filesystem: Arc<Filesystem>,
 }
 
@@ -127,6 +131,26 @@ impl Mounts {
                 View::Commit(_) => None,
             })
             .collect()
+    }
+
+    /// Waits until the kernel knows what has changed behind it in a branch's mounts, so that who is
+    /// answered afterwards sees it.
+    pub fn wait_until_seen(&self, workspace: WorkspaceId, branch: &str) {
+        let sessions: Vec<Arc<Session>> = {
+            let table = self.table.lock();
+            let is_meant = |mounted: &&Mounted| {
+                mounted.record.workspace_id == workspace
+                    && matches!(&mounted.record.view, View::Branch(name) if name == branch)
+            };
+            let mounts = table.mounts.values().filter(is_meant);
+            mounts.map(|mounted| mounted.session.clone()).collect()
+        };
+        for session in sessions {
+            if !session.wait_for_notifications(NOTIFICATION_TIMEOUT) {
+                let mountpoint = session.mountpoint().display();
+                tracing::warn!(%mountpoint, "the kernel is slow to take in what has changed");
+            }
+        }
     }
 
     /// All mounts, by mountpoint.
@@ -188,7 +212,7 @@ impl Mounts {
                     view = %record.view, "mounted");
                 let mounted = Mounted {
                     record,
-                    session,
+                    session: Arc::new(session),
                     filesystem,
                 };
                 let info = info(&mounted);

@@ -2,19 +2,24 @@
 //!
 //! The workers are this test program itself, run again with `WORKER_ROLE` set.
 
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use computerd::keeper::link::KeeperLink;
 use computerd::keeper::{SOCKET_VARIABLE, WorkerCommand, keep};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::ForkResult;
 use serde_json::json;
 
 const ROLE: &str = "WORKER_ROLE";
 const DIRECTORY: &str = "WORKER_DIRECTORY";
+const KEEPER_PID: &str = "keeper.pid";
 
 /// Not a test by itself: what the keeper and the workers of the tests below run.
 #[test]
@@ -35,7 +40,19 @@ fn child() {
                 arguments: child_arguments(),
                 inherited: Vec::new(),
             };
-            std::process::exit(keep(command).unwrap());
+            // The keeper has its process for itself, as signals go to any thread: here they
+            // would go to libtest's.
+            // SAFETY: the C library lets a forked child of a threaded process allocate.
+            match unsafe { nix::unistd::fork() }.unwrap() {
+                ForkResult::Child => std::process::exit(keep(command).unwrap()),
+                ForkResult::Parent { child } => {
+                    std::fs::write(directory.join(KEEPER_PID), child.to_string()).unwrap();
+                    match waitpid(child, None).unwrap() {
+                        WaitStatus::Exited(_, code) => std::process::exit(code),
+                        _ => std::process::exit(1),
+                    }
+                }
+            }
         }
         "worker" => worker(directory),
         "broken" => std::process::exit(7),
@@ -97,7 +114,10 @@ fn worker(directory: &Path) -> ! {
     std::process::exit(0)
 }
 
-struct Keeper(Child);
+struct Keeper {
+    child: Child,
+    pid_file: PathBuf,
+}
 
 impl Keeper {
     fn start(directory: &Path, worker_role: &str) -> Self {
@@ -108,14 +128,20 @@ impl Keeper {
             .env(DIRECTORY, directory)
             .spawn()
             .unwrap();
-        Self(child)
+        Self {
+            child,
+            pid_file: directory.join(KEEPER_PID),
+        }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // Its workers end when they notice.
+        if let Ok(None) = self.child.try_wait() {
+            kill(wait_for_pid(&self.pid_file), libc::SIGKILL);
+        }
+        let _ = self.child.wait();
     }
 }
 
@@ -146,7 +172,7 @@ fn g1_descriptors_survive_killed_workers_and_an_intended_end_ends_the_keeper() {
         let pid = wait_for_pid(&directory.path().join(format!("pid.{generation}")));
         kill(pid, libc::SIGKILL);
     }
-    let status = keeper.0.wait().unwrap();
+    let status = keeper.child.wait().unwrap();
     assert_eq!(status.code(), Some(42));
     let mut log = String::new();
     File::open(directory.path().join("log"))
@@ -163,14 +189,14 @@ fn g1_descriptors_survive_killed_workers_and_an_intended_end_ends_the_keeper() {
 fn the_first_worker_s_error_ends_the_keeper_with_its_code() {
     let directory = tempfile::tempdir().unwrap();
     let mut keeper = Keeper::start(directory.path(), "broken");
-    assert_eq!(keeper.0.wait().unwrap().code(), Some(7));
+    assert_eq!(keeper.child.wait().unwrap().code(), Some(7));
 }
 
 #[test]
 fn a_hangup_is_ignored_and_a_termination_is_passed_on() {
     let directory = tempfile::tempdir().unwrap();
     let keeper = Keeper::start(directory.path(), "worker");
-    let keeper_pid = keeper.0.id() as i32;
+    let keeper_pid = wait_for_pid(&keeper.pid_file);
     wait_for_pid(&directory.path().join("pid.0"));
     kill(keeper_pid, libc::SIGHUP);
     // This worker has the default action for SIGTERM: it dies and is replaced.

@@ -1,12 +1,14 @@
 //! The filesystem's semantics, in its own types; knows no kernel.
 //!
-//! `request` is the seam to the transport. `filesystem` takes requests and makes commits; `state`
+//! `request` is the seam to the transport. `open` replays, `filesystem` takes requests, `commit`
+//! makes commits; `state`
 //! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
 //! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
 //! version.
 
 mod acl;
 mod attributes;
+mod commit;
 mod content;
 mod data;
 mod extent;
@@ -15,6 +17,7 @@ mod freeze;
 mod inode;
 mod load;
 mod names;
+mod open;
 pub mod request;
 mod state;
 mod switch;

@@ -141,12 +141,19 @@ impl Journal {
         head.clear();
         head.resize(RECORD_HEADER_BYTES as usize, 0);
         record.encode_head(&mut head);
-        let result = self.append_bytes(unique, &mut head, record.data());
+        let gives_space = record.gives_space();
+        let result = self.append_bytes(unique, &mut head, record.data(), gives_space);
         self.head = head;
         result
     }
 
-    fn append_bytes(&mut self, unique: u64, head: &mut [u8], data: &[u8]) -> io::Result<Location> {
+    fn append_bytes(
+        &mut self,
+        unique: u64,
+        head: &mut [u8],
+        data: &[u8],
+        gives_space: bool,
+    ) -> io::Result<Location> {
         let total = (head.len() + data.len()) as u64;
         if SEGMENT_HEADER_BYTES + align(total) + END_BYTES > SEGMENT_BYTES {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
@@ -155,7 +162,7 @@ impl Journal {
             Some(active) if self.position + align(total) + END_BYTES <= SEGMENT_BYTES => {
                 Arc::clone(active)
             }
-            _ => self.begin_segment()?,
+            _ => self.begin_segment(gives_space)?,
         };
         let position = self.position;
         let number = segment.number();
@@ -182,8 +189,11 @@ impl Journal {
         })
     }
 
-    fn begin_segment(&mut self) -> io::Result<Arc<Segment>> {
-        let segment = self.pool.create(self.next_number)?;
+    fn begin_segment(&mut self, gives_space: bool) -> io::Result<Arc<Segment>> {
+        let segment = self.pool.create(self.next_number, gives_space)?;
+        if let Err(error) = self.pool.fill_reserve() {
+            tracing::warn!(%error, "no space for the journal's reserve");
+        }
         self.close_active();
         self.next_number += 1;
         self.position = SEGMENT_HEADER_BYTES;

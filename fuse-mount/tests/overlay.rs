@@ -1,6 +1,8 @@
 //! The filesystem without a kernel, over a real store: what survives a kill, what a commit holds,
 //! what a switch changes. Requests are made as the transport would make them.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -29,9 +29,9 @@ fn every_verb_and_option_of_the_readme_exists() {
             .next()
             .unwrap_or_default()
             .split_whitespace()
-            .skip_while(|word| *word != "kura")
+            .skip_while(|word| *word == "$" || *word == "sudo")
             .collect();
-        let [_, verb, arguments @ ..] = words.as_slice() else {
+        let ["kura", verb, arguments @ ..] = words.as_slice() else {
             continue;
         };
         let help = run(Command::new(binary("kura")).args([*verb, "--help"]))

@@ -20,8 +20,8 @@ use crate::edit::Content;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, ChunkId};
 use crate::limits::{
-    CHUNK_CACHE_BYTES, CHUNK_MAX_BYTES, MANIFEST_CACHE_BYTES, OBJECT_BATCH_BYTES,
-    OBJECT_BATCH_COUNT,
+    CHUNK_CACHE_BYTES, CHUNK_MAX_BYTES, DISK_HEADROOM_BYTES, MANIFEST_CACHE_BYTES,
+    OBJECT_BATCH_BYTES, OBJECT_BATCH_COUNT,
 };
 use crate::object::Node;
 use crate::object::codec::{
@@ -107,6 +107,7 @@ impl<'s> ObjectSink<'s> {
         {
             oldest.wait()?;
         }
+        self.store.check_disk_space(self.batch_bytes as u64)?;
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
         let chunks = Arc::clone(&self.store.chunk_store);
@@ -151,6 +152,28 @@ impl Progress<'_> {
 }
 
 impl Inner {
+    /// Refuses a group of objects that would fill the disk to the brim. It is written twice, into
+    /// the log and the database.
+    fn check_disk_space(&self, group_bytes: u64) -> Result<()> {
+        let found = nix::sys::statvfs::statvfs(&self.directory).map_err(|errno| {
+            StoreError::io(
+                "look for space for new objects",
+                std::io::Error::from(errno),
+            )
+        })?;
+        let available_bytes = found.blocks_available() * found.fragment_size();
+        // Small groups are the directories of a commit that may only delete.
+        let is_small = group_bytes < 1 << 20;
+        if !is_small && available_bytes < DISK_HEADROOM_BYTES + 2 * group_bytes {
+            return Err(StoreError::new(
+                ErrorKind::NoSpace,
+                format!("store new objects: {available_bytes} bytes are free on the store's disk"),
+            )
+            .with_hint("free space on the disk that holds the store, then try again"));
+        }
+        Ok(())
+    }
+
     /// Stores contents; gives back what each became by its key.
     ///
     /// # Errors

@@ -92,8 +92,9 @@ impl DiffEntry {
 pub struct DiffOptions {
     /// Only these paths and what is below them; empty means everything.
     pub paths: Vec<Vec<u8>>,
-    /// Also report directories of which only the modification time differs.
-    pub directory_times: bool,
+    /// Also report entries of which only the modification time differs: they were written or
+    /// touched, and are what they were.
+    pub times: bool,
     /// Find files and directories that moved.
     pub renames: bool,
 }

@@ -42,3 +42,5 @@ pub const REF_NAME_MAX_BYTES: usize = 100;
 pub const SETTING_VALUE_MAX_BYTES: usize = 64 * 1024;
 /// Shortest prefix of a commit's id that is looked up.
 pub const ID_PREFIX_MIN_DIGITS: usize = 4;
+/// Space on the disk that content is not stored into: what makes a commit of deletions still fits.
+pub const DISK_HEADROOM_BYTES: u64 = 32 << 20;

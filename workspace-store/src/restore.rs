@@ -111,7 +111,7 @@ pub fn restore_edit(
     }
     let options = DiffOptions {
         paths: wanted.iter().map(|path| path.to_vec()).collect(),
-        directory_times: true,
+        times: true,
         renames: false,
     };
     let mut entries = diff_roots(reader, current, from, &options)?;
@@ -186,7 +186,12 @@ pub fn revert_edit(
     after: &Root,
     current: &Root,
 ) -> Result<RevertPlan> {
-    let changes = diff_roots(reader, before, after, &DiffOptions::default())?;
+    let options = DiffOptions {
+        times: true,
+        ..DiffOptions::default()
+    };
+    let mut changes = diff_roots(reader, before, after, &options)?;
+    changes.retain(|change| !is_touched_directory(change));
     let mut revert = Revert {
         reader,
         before,
@@ -423,3 +428,14 @@ fn inverse(change: &DiffEntry) -> DiffEntry {
 
 #[cfg(test)]
 mod tests;
+
+/// Whether only the modification time of a directory differs, which entries of it do by themselves.
+fn is_touched_directory(change: &DiffEntry) -> bool {
+    let only_time = MetadataChanges {
+        mtime: true,
+        ..MetadataChanges::default()
+    };
+    change.kind == DiffKind::Metadata
+        && change.changes == only_time
+        && is_directory(change.new.as_ref())
+}

@@ -1,5 +1,7 @@
 //! Going on with the mounts of a worker that died.
 
+use std::sync::Arc;
+
 use fuse_mount::fuse::Session;
 
 use super::record::{MountRecord, RECORD_VERSION};
@@ -61,7 +63,7 @@ impl Mounts {
             held.id,
             Mounted {
                 record,
-                session,
+                session: Arc::new(session),
                 filesystem,
             },
         );

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fuse_mount::fs::Filesystem;
-use fuse_mount::fs::request::{Caller, Failure, KernelSession, Mode, Request, Response};
 use fuse_mount::fuse::mount::find_mount;
-use fuse_mount::fuse::{Environment, Handler, MountError, Session, SessionOptions, SessionState};
+use fuse_mount::fuse::{Environment, MountError, Session, SessionOptions, SessionState};
 use parking_lot::Mutex;
 use workspace_store::object::Timestamp;
 
@@ -18,28 +17,6 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Source of our mounts in the list of mounts.
 const SOURCE: &str = "kura";
-
-/// A filesystem as the kernel transport sees it.
-struct Served(Arc<Filesystem>);
-
-impl Handler for Served {
-    fn handle(
-        &self,
-        caller: &Caller,
-        request: &Request<'_>,
-        mode: Mode,
-    ) -> std::result::Result<Response, Failure> {
-        self.0.handle(caller, request, mode)
-    }
-
-    fn attach(&self, session: Arc<dyn KernelSession>) -> u64 {
-        self.0.attach_session(session)
-    }
-
-    fn detach(&self, id: u64) {
-        self.0.detach_session(id);
-    }
-}
 
 /// What a session works with.
 pub(super) fn environment(
@@ -55,7 +32,7 @@ pub(super) fn environment(
         record: Mutex::new(record),
     });
     let environment = Environment {
-        handler: Arc::new(Served(filesystem.clone())),
+        handler: filesystem.clone(),
         holder: Some(holder.clone()),
         flush_helper: Some(mounts.flush_helper.clone()),
     };

@@ -70,7 +70,7 @@ pub fn difference(
         } else {
             paths
         },
-        directory_times: false,
+        times: false,
         renames: !options.no_renames,
     };
     let empty;

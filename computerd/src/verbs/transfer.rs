@@ -119,19 +119,13 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
                 // In a mounted branch something may have been written meanwhile: then the import
                 // is put on top of that once more.
                 let parent = daemon.store.commit(commit)?.parents.first().copied();
-                if parent != Some(head.commit) && commit != head.commit && attempt < ATTEMPTS {
-                    if let Some(parent) = parent {
-                        let root = daemon.store.commit(parent)?.root.clone();
-                        let edit = placed(daemon, &root, import.edit.clone(), &path, body.replace)?;
-                        let built = daemon.store.build_root(&root, edit)?;
-                        daemon.move_branch(
-                            workspace.id,
-                            &branch,
-                            commit,
-                            built,
-                            request.clone(),
-                        )?;
-                    }
+                if let Some(parent) = parent.filter(|parent| *parent != head.commit)
+                    && commit != head.commit
+                {
+                    let root = daemon.store.commit(parent)?.root.clone();
+                    let edit = placed(daemon, &root, import.edit.clone(), &path, body.replace)?;
+                    let built = daemon.store.build_root(&root, edit)?;
+                    daemon.move_branch(workspace.id, &branch, commit, built, request.clone())?;
                 }
                 let commit = daemon.store.branch(workspace.id, &branch)?;
                 result.commit = commit.to_hex();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use nix::errno::Errno;
 use nix::sys::uio::writev;
 
@@ -18,10 +18,18 @@ use super::counters::Counters;
 use super::encode::Reply;
 use crate::fs::request::Notification;
 
+/// What is in the queue.
+#[derive(Debug)]
+enum Entry {
+    Notification(Notification),
+    /// Everything before it was written when its other end is dropped.
+    Mark(#[expect(dead_code, reason = "its end is the message")] Sender<()>),
+}
+
 /// The queue; its thread ends when the queue is dropped.
 #[derive(Debug)]
 pub(super) struct Notifier {
-    queue: Sender<Notification>,
+    queue: Sender<Entry>,
     device: Arc<OwnedFd>,
     counters: Arc<Counters>,
 }
@@ -32,14 +40,16 @@ impl Notifier {
     /// # Errors
     /// No thread can be made.
     pub(super) fn start(device: Arc<OwnedFd>, counters: Arc<Counters>) -> io::Result<Self> {
-        let (queue, notifications) = unbounded::<Notification>();
+        let (queue, notifications) = unbounded::<Entry>();
         let own = (Arc::clone(&device), Arc::clone(&counters));
         thread::Builder::new()
             .name("kura-fuse-note".to_owned())
             .spawn(move || {
                 let mut message = Reply::default();
-                for notification in notifications {
-                    write_notification(&device, &counters, &mut message, &notification);
+                for entry in notifications {
+                    if let Entry::Notification(notification) = entry {
+                        write_notification(&device, &counters, &mut message, &notification);
+                    }
                 }
             })?;
         Ok(Self {
@@ -52,7 +62,14 @@ impl Notifier {
     /// Queues a notification; returns at once.
     pub(super) fn send(&self, notification: Notification) {
         // Fails only when the thread is gone, and then so is the connection.
-        drop(self.queue.send(notification));
+        drop(self.queue.send(Entry::Notification(notification)));
+    }
+
+    /// Queues a mark; the receiver is disconnected when everything before it was written.
+    pub(super) fn mark(&self) -> Receiver<()> {
+        let (mark, reached) = bounded(1);
+        drop(self.queue.send(Entry::Mark(mark)));
+        reached
     }
 
     /// Makes the kernel ask for attributes again, from the calling thread.

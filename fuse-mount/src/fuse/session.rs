@@ -289,6 +289,16 @@ impl Session {
         self.connection.counters.snapshot()
     }
 
+    /// Waits until the kernel was told everything that was queued before; false if that takes
+    /// longer. Not to be called by what serves requests: the kernel may wait for them.
+    pub fn wait_for_notifications(&self, timeout: Duration) -> bool {
+        let reached = match &*self.connection.notifier.lock() {
+            Some(notifier) => notifier.mark(),
+            None => return true,
+        };
+        reached.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
+    }
+
     /// Whether the connection is gone.
     pub fn has_ended(&self) -> bool {
         *self.connection.has_ended.lock()

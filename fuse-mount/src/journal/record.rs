@@ -556,6 +556,17 @@ impl<'a> Record<'a> {
         from.0.is_empty().then_some(record)
     }
 
+    /// Whether space comes free by it, or by the checkpoint that it belongs to.
+    pub(crate) fn gives_space(&self) -> bool {
+        match self {
+            Record::Remove { .. } | Record::Recent(_) | Record::Pieces { .. } => true,
+            Record::Create(creation) => creation.place.is_none(),
+            Record::Attributes(change) => change.size.is_some(),
+            Record::Range { kind, .. } => *kind == RangeKind::Hole,
+            _ => false,
+        }
+    }
+
     /// The inode that a repeated request is answered with.
     pub(crate) fn subject(&self) -> u64 {
         match self {

@@ -24,7 +24,12 @@ pub(crate) const SEGMENT_BYTES: u64 = 32 << 20;
 /// Bytes before the first record.
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Free files kept for reuse.
-const FREE_FILES_MAX: usize = 4;
+const FREE_FILES_MAX: usize = 5;
+/// Files among them that only changes which give space back may take, so that a full disk can be
+/// emptied.
+const RESERVED_FILES: usize = 1;
+/// Space that is left to the store on the same disk: what is deleted comes free by a commit.
+const HEADROOM_BYTES: u64 = 96 << 20;
 
 const MAGIC: &[u8; 8] = b"KURAJRNL";
 const VERSION: u32 = 1;
@@ -75,13 +80,27 @@ impl SegmentPool {
         self.directory.join(format!("segment-{number}"))
     }
 
-    /// A new, empty segment.
+    /// A new, empty segment. With `gives_space` it may take the reserve.
     ///
     /// # Errors
     /// `ENOSPC` when the disk can't hold it; then nothing has been made.
-    pub(crate) fn create(self: &Arc<Self>, number: u64) -> io::Result<Arc<Segment>> {
+    pub(crate) fn create(
+        self: &Arc<Self>,
+        number: u64,
+        gives_space: bool,
+    ) -> io::Result<Arc<Segment>> {
         let path = self.path_of(number);
-        let reused = self.free.lock().pop();
+        let reused = {
+            let mut free = self.free.lock();
+            if free.len() > RESERVED_FILES || gives_space {
+                free.pop()
+            } else {
+                None
+            }
+        };
+        if reused.is_none() && !gives_space {
+            self.check_headroom()?;
+        }
         if let Some(free) = &reused {
             std::fs::rename(free, &path)?;
         }
@@ -102,6 +121,31 @@ impl SegmentPool {
         self.is_directory_dirty.store(true, Ordering::Release);
         file.write_all_at(&header(number), 0)?;
         Segment::map(self, number, path, file)
+    }
+
+    fn check_headroom(&self) -> io::Result<()> {
+        let found = nix::sys::statvfs::statvfs(&self.directory)?;
+        let available_bytes = found.blocks_available() * found.fragment_size();
+        if available_bytes < SEGMENT_BYTES + HEADROOM_BYTES {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        Ok(())
+    }
+
+    /// Makes the reserve, if it isn't there and the disk has room.
+    pub(crate) fn fill_reserve(&self) -> io::Result<()> {
+        if !self.free.lock().is_empty() {
+            return Ok(());
+        }
+        let number = self.free_counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = self.directory.join(format!("free-{number}"));
+        let file = File::create(&path)?;
+        if let Err(error) = allocate(&file) {
+            std::fs::remove_file(&path)?;
+            return Err(error);
+        }
+        self.free.lock().push(path);
+        Ok(())
     }
 
     /// An existing segment, for replay.

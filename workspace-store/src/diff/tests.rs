@@ -1,3 +1,5 @@
+//! Tests of `diff`.
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -11,7 +13,7 @@ use crate::object::Root;
 
 fn all() -> DiffOptions {
     DiffOptions {
-        directory_times: true,
+        times: true,
         ..DiffOptions::default()
     }
 }

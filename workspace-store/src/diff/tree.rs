@@ -281,8 +281,7 @@ impl TreeDiff<'_> {
                 mtime: true,
                 ..MetadataChanges::default()
             };
-            let is_directory = matches!(new.node, Node::Directory { .. });
-            if is_directory && changes == only_time && !self.options.directory_times {
+            if changes == only_time && !self.options.times {
                 return Ok(());
             }
             DiffKind::Metadata

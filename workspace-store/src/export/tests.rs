@@ -1,3 +1,5 @@
+//! Tests of `export`.
+
 use std::ffi::CString;
 use std::fs;
 use std::io::{Seek, Write};
@@ -208,7 +210,7 @@ fn rich_import(store: &MemoryStore) -> Root {
 
 fn assert_same(store: &MemoryStore, old: &Root, new: &Root) {
     let options = DiffOptions {
-        directory_times: true,
+        times: true,
         ..DiffOptions::default()
     };
     let entries = diff_roots(store, old, new, &options).unwrap();

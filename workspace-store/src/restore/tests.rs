@@ -1,3 +1,5 @@
+//! Tests of `restore`.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

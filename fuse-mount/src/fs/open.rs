@@ -1,0 +1,241 @@
+//! Opening a filesystem: the overlay's state, and the replay of its journal.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use workspace_store::error::{ErrorKind, Result, StoreError};
+use workspace_store::source::WorkspaceSource;
+
+use super::filesystem::{Filesystem, FilesystemOptions};
+use super::inode::Content;
+use super::load::KnownPlaces;
+use super::request::Errno;
+use super::state::State;
+use crate::journal::Journal;
+use crate::journal::record::Record;
+
+/// Stack of the commit thread: trees are walked recursively, as deep as their directories.
+const COMMIT_STACK_BYTES: usize = 256 << 20;
+
+impl Filesystem {
+    /// Opens the overlay of a branch and replays its journal.
+    ///
+    /// # Errors
+    /// `Conflict` if the branch was moved while there were uncommitted changes; `Io`, `NoSpace`
+    /// of the directory; errors of the store.
+    pub fn open(source: Arc<dyn WorkspaceSource>, options: FilesystemOptions) -> Result<Arc<Self>> {
+        let directory = options.directory.clone();
+        let journal_directory = directory.join("journal");
+        let io = |error| StoreError::io(format!("open overlay {}", directory.display()), error);
+        std::fs::create_dir_all(&journal_directory).map_err(io)?;
+        let head = source.head()?;
+        let overlay = source.overlay()?.filter(|_| !options.is_read_only);
+        let first = overlay
+            .as_ref()
+            .map_or(1, |overlay| overlay.first_journal_segment);
+        let journal = Journal::open(&journal_directory, first).map_err(io)?;
+        let segments = journal.replayable();
+        let is_clean = segments.is_empty();
+        let (base, base_commit, next_number) = match &overlay {
+            Some(overlay) if !is_clean => (
+                overlay.base.clone(),
+                overlay.head,
+                overlay.next_inode_number,
+            ),
+            Some(overlay) => (head.root.clone(), head.commit, overlay.next_inode_number),
+            None => (head.root.clone(), head.commit, first_inode_number()),
+        };
+        let known_directory = directory.join("known");
+        let keeps_known = options.is_resumed || !is_clean;
+        let (known_journal, known) = open_known(&known_directory, keeps_known).map_err(io)?;
+        let mut state = State::new(
+            source.clone(),
+            base,
+            base_commit,
+            next_number,
+            journal,
+            known_journal,
+        );
+        for (name, row) in source.inode_records(0)? {
+            if let Ok(bytes) = <[u8; 8]>::try_from(name.as_ref()) {
+                let link = workspace_store::object::LinkId(u64::from_be_bytes(bytes));
+                state.link_numbers.insert(link, row.number);
+            }
+        }
+        state.is_resumed = true;
+        replay(&mut state, &segments, &known).map_err(|error| {
+            StoreError::new(
+                ErrorKind::Corrupt,
+                format!(
+                    "replay the journal in {}: {error}",
+                    journal_directory.display()
+                ),
+            )
+            .with_hint("keep the directory and report it; `kura log` shows what is committed")
+        })?;
+        state.is_resumed = options.is_resumed;
+        state.is_checkpointed = state.base != head.root;
+        if !options.is_resumed {
+            state.drop_unused();
+        }
+        let needed = state.needed_segments();
+        state
+            .journal
+            .discard_before(&journal_directory, first, |number| needed.contains(&number))
+            .map_err(io)?;
+        if state.head != head.commit {
+            if !state.changes.is_empty() {
+                return Err(StoreError::new(
+                    ErrorKind::Conflict,
+                    format!(
+                        "open overlay {}: its branch has moved from {} to {} under uncommitted changes",
+                        directory.display(),
+                        state.head,
+                        head.commit
+                    ),
+                )
+                .with_hint("move the branch back with `kura undo`, or remove the overlay's directory to give the changes up"));
+            }
+            state.base = head.root.clone();
+            state.head = head.commit;
+            state.is_checkpointed = false;
+        }
+        let is_read_only = options.is_read_only;
+        let filesystem = Arc::new(Self {
+            policy: Mutex::new(options.policy),
+            options,
+            source,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            known,
+            sessions: Mutex::new(Vec::new()),
+            next_session: AtomicU64::new(1),
+            commit_lock: Mutex::new(()),
+            synced: Mutex::new(0),
+            is_read_only: AtomicBool::new(is_read_only),
+            is_closing: AtomicBool::new(false),
+            policy_thread: Mutex::new(None),
+        });
+        if !is_read_only {
+            let worker = Arc::clone(&filesystem);
+            let thread = std::thread::Builder::new()
+                .name("kura-commit".into())
+                .stack_size(COMMIT_STACK_BYTES)
+                .spawn(move || worker.run_policy())
+                .map_err(|error| StoreError::io("start the commit thread", error))?;
+            *filesystem.policy_thread.lock() = Some(thread);
+        }
+        Ok(filesystem)
+    }
+}
+
+/// Where the numbers of new inodes start in an overlay that never was mounted: from the clock, so
+/// that forks of a workspace don't give the same numbers to different files.
+fn first_inode_number() -> u64 {
+    let seconds = workspace_store::object::Timestamp::now().seconds.max(0) as u64;
+    (seconds << 18) & ((1 << 52) - 1)
+}
+
+/// Opens the log of known inodes and reads it, or starts it anew.
+fn open_known(directory: &Path, keep: bool) -> std::io::Result<(Journal, KnownPlaces)> {
+    let mut known = KnownPlaces::new();
+    let mut journal = Journal::open(directory, 1)?;
+    if !keep {
+        journal.clear();
+        return Ok((journal, known));
+    }
+    Journal::replay(&journal.replayable(), &mut |_, record, _| {
+        if let Record::Known {
+            number,
+            parent,
+            name,
+        } = record
+        {
+            known.insert(*number, (*parent, (*name).into()));
+        }
+        Ok(())
+    })?;
+    Ok((journal, known))
+}
+
+fn replay(
+    state: &mut State,
+    segments: &[Arc<crate::journal::segment::Segment>],
+    known: &KnownPlaces,
+) -> std::io::Result<()> {
+    Journal::replay(segments, &mut |unique, record, location| {
+        state
+            .prepare_replay(record, known)
+            .map_err(|errno| std::io::Error::from_raw_os_error(errno.0))?;
+        state.apply(unique, record, location);
+        if unique != 0 {
+            state.answered.insert(unique, record.subject());
+        }
+        state.first_change.get_or_insert_with(Instant::now);
+        state.last_change = Some(Instant::now());
+        Ok(())
+    })
+}
+
+impl State {
+    fn needed_segments(&self) -> std::collections::HashSet<u64> {
+        let mut needed = std::collections::HashSet::new();
+        for inode in self.inodes.values() {
+            if let Some(Content::Extents(map)) = inode.content() {
+                map.for_each_segment(|segment| {
+                    needed.insert(segment.number());
+                });
+            }
+        }
+        needed
+    }
+
+    /// Nobody has files open that lost their names: they go.
+    fn drop_unused(&mut self) {
+        for number in std::mem::take(&mut self.orphans) {
+            self.inodes.remove(&number);
+        }
+        self.answered.clear();
+    }
+
+    /// Brings what a record names into the table.
+    fn prepare_replay(
+        &mut self,
+        record: &Record<'_>,
+        known: &KnownPlaces,
+    ) -> std::result::Result<(), Errno> {
+        let (numbers, directories): ([u64; 2], [u64; 2]) = match record {
+            Record::Create(creation) => {
+                let parent = creation.place.map_or(0, |(parent, _)| parent);
+                ([0, 0], [parent, 0])
+            }
+            Record::Link { number, parent, .. } => ([*number, 0], [*parent, 0]),
+            Record::Remove { parent, .. } => ([0, 0], [*parent, 0]),
+            Record::Rename {
+                parent, new_parent, ..
+            } => ([0, 0], [*parent, *new_parent]),
+            Record::Attributes(change) => ([change.number, 0], [0, 0]),
+            Record::Xattr { number, .. }
+            | Record::Write { number, .. }
+            | Record::Spill { number, .. }
+            | Record::Range { number, .. }
+            | Record::Pieces { number, .. } => ([*number, 0], [0, 0]),
+            Record::Clone { from, to, .. } => ([*from, *to], [0, 0]),
+            Record::Recent(_) | Record::Known { .. } => ([0, 0], [0, 0]),
+        };
+        for number in numbers
+            .into_iter()
+            .chain(directories)
+            .filter(|number| *number != 0)
+        {
+            self.find_inode(number, known)?;
+        }
+        for directory in directories.into_iter().filter(|number| *number != 0) {
+            self.load_directory(directory)?;
+        }
+        Ok(())
+    }
+}

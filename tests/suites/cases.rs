@@ -141,11 +141,13 @@ struct SmallDisk {
 }
 
 impl SmallDisk {
-    fn new(directory: PathBuf) -> Self {
+    fn new(directory: PathBuf, size: &str) -> Self {
         fs::create_dir_all(&directory).expect("a directory for the disk");
         shell_ok(
             &directory,
-            "truncate -s 190M ../small.img; mkfs.ext4 -q -F -m 0 ../small.img; mount -o loop ../small.img .",
+            &format!(
+                "truncate -s {size} ../small.img; mkfs.ext4 -q -F -m 0 ../small.img; mount -o loop ../small.img ."
+            ),
         );
         Self { directory }
     }
@@ -160,7 +162,7 @@ impl Drop for SmallDisk {
 #[test]
 fn docker_cases_lifecycle() {
     let outer = TestStore::new();
-    let disk = SmallDisk::new(outer.scratch("small-disk"));
+    let disk = SmallDisk::new(outer.scratch("small-disk"), "190M");
     let small = TestStore::below(&disk.directory);
     small.init("small", None);
     let small_mount = small.mount("small");
@@ -185,7 +187,7 @@ fn fuse_cases_versioning() {
 #[test]
 fn fuse_cases_versioning_on_a_full_disk() {
     let outer = TestStore::new();
-    let disk = SmallDisk::new(outer.scratch("small-disk"));
+    let disk = SmallDisk::new(outer.scratch("small-disk"), "400M");
     let store = TestStore::below(&disk.directory);
     store.init("cases", None);
     let mount = store.mount_with("cases", &["--allow-other"]);
@@ -198,13 +200,16 @@ fn fuse_cases_versioning_on_a_full_disk() {
     )
     .ok()
     .stdout;
+    let settings_file = store.scratch("settings.sh");
+    fs::write(&settings_file, settings).unwrap();
     let fill = disk.directory.join("fill");
     let case = files_of("versioning")
         .into_iter()
         .find(|path| is_case(path, "627"))
         .expect("case 627");
     let result = run(Command::new("bash")
-        .args(["-c", &format!("{settings}\nexec \"$0\" \"$1\"")])
+        .args(["-c", ". \"$0\"; exec \"$@\""])
+        .arg(&settings_file)
         .arg(case)
         .arg(&mount.path)
         .env(

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fuse_mount::fs::COMMIT_STACK_BYTES;
 use tokio::signal::unix::{SignalKind, signal};
 use workspace_store::object::Timestamp;
 use workspace_store::{Store, StoreOptions};
@@ -50,6 +51,8 @@ pub fn run(directory: &StoreDirectory, keeper_socket: Option<OwnedFd>) -> Result
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("computerd")
+        // A commit walks the tree recursively, as deep as its directories.
+        .thread_stack_size(COMMIT_STACK_BYTES)
         .enable_all()
         .build()
         .map_err(|error| Error::io("start the runtime", error))?;

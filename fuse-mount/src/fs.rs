@@ -22,4 +22,6 @@ pub mod request;
 mod state;
 mod switch;
 
+pub use open::COMMIT_STACK_BYTES;
+
 pub use filesystem::{CommitOutcome, CommitPolicy, Filesystem, FilesystemOptions, OverlayStatus};

@@ -648,3 +648,31 @@ fn removing_entries_while_listing_skips_none() {
     assert_eq!(seen, 3000);
     assert!(mounted.names(ROOT).is_empty());
 }
+
+#[test]
+fn a_very_deep_tree_is_committed_on_the_stack_that_commits_have() {
+    let work = || {
+        let overlay = Overlay::new();
+        let mounted = overlay.open(false);
+        let mut directory = ROOT;
+        for _ in 0..3000 {
+            directory = mounted.mkdir(directory, "d");
+        }
+        mounted.create(directory, "bottom", b"reached");
+        let commit = mounted.commit();
+        assert_eq!(mounted.commit(), commit);
+        mounted.filesystem.close().unwrap();
+        let mounted = overlay.open(false);
+        assert_eq!(
+            mounted.content(&format!("{}bottom", "d/".repeat(3000))),
+            b"reached"
+        );
+    };
+    let stack = fuse_mount::fs::COMMIT_STACK_BYTES;
+    std::thread::Builder::new()
+        .stack_size(stack)
+        .spawn(work)
+        .unwrap()
+        .join()
+        .unwrap();
+}

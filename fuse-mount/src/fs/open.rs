@@ -17,8 +17,8 @@ use super::state::State;
 use crate::journal::Journal;
 use crate::journal::record::Record;
 
-/// Stack of the commit thread: trees are walked recursively, as deep as their directories.
-const COMMIT_STACK_BYTES: usize = 256 << 20;
+/// Stack for a thread that commits: trees are walked recursively, as deep as their directories.
+pub const COMMIT_STACK_BYTES: usize = 256 << 20;
 
 impl Filesystem {
     /// Opens the overlay of a branch and replays its journal.

@@ -141,8 +141,8 @@ impl Journal {
         head.clear();
         head.resize(RECORD_HEADER_BYTES as usize, 0);
         record.encode_head(&mut head);
-        let gives_space = record.gives_space();
-        let result = self.append_bytes(unique, &mut head, record.data(), gives_space);
+        let takes_last_space = record.takes_last_space();
+        let result = self.append_bytes(unique, &mut head, record.data(), takes_last_space);
         self.head = head;
         result
     }
@@ -152,7 +152,7 @@ impl Journal {
         unique: u64,
         head: &mut [u8],
         data: &[u8],
-        gives_space: bool,
+        takes_last_space: bool,
     ) -> io::Result<Location> {
         let total = (head.len() + data.len()) as u64;
         if SEGMENT_HEADER_BYTES + align(total) + END_BYTES > SEGMENT_BYTES {
@@ -162,7 +162,7 @@ impl Journal {
             Some(active) if self.position + align(total) + END_BYTES <= SEGMENT_BYTES => {
                 Arc::clone(active)
             }
-            _ => self.begin_segment(gives_space)?,
+            _ => self.begin_segment(takes_last_space)?,
         };
         let position = self.position;
         let number = segment.number();
@@ -189,8 +189,8 @@ impl Journal {
         })
     }
 
-    fn begin_segment(&mut self, gives_space: bool) -> io::Result<Arc<Segment>> {
-        let segment = self.pool.create(self.next_number, gives_space)?;
+    fn begin_segment(&mut self, takes_last_space: bool) -> io::Result<Arc<Segment>> {
+        let segment = self.pool.create(self.next_number, takes_last_space)?;
         if let Err(error) = self.pool.fill_reserve() {
             tracing::warn!(%error, "no space for the journal's reserve");
         }

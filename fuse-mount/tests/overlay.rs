@@ -11,7 +11,7 @@ use fuse_mount::fs::request::{
 };
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
-use workspace_store::source::CommitRequest;
+use workspace_store::source::{CommitRequest, WorkspaceSource};
 use workspace_store::store::{Store, StoreOptions};
 
 const ROOT: u64 = 1;
@@ -33,9 +33,13 @@ impl Overlay {
         Self { store, directory }
     }
 
-    fn open(&self, is_resumed: bool) -> Mounted {
+    fn source(&self) -> Arc<dyn WorkspaceSource> {
         let workspace = self.store.workspace("demo").unwrap();
-        let source = self.store.source(workspace.id, "main").unwrap();
+        self.store.source(workspace.id, "main").unwrap()
+    }
+
+    fn open(&self, is_resumed: bool) -> Mounted {
+        let source = self.source();
         let filesystem = Filesystem::open(
             source,
             FilesystemOptions {
@@ -675,4 +679,334 @@ fn a_very_deep_tree_is_committed_on_the_stack_that_commits_have() {
         .unwrap()
         .join()
         .unwrap();
+}
+
+#[test]
+fn g2_what_a_checkpoint_stored_survives_the_loss_of_the_journal_behind_it() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "kept", b"stored, not committed");
+    let head = mounted.filesystem.status().head;
+    mounted.filesystem.live_root().unwrap();
+    assert_eq!(mounted.filesystem.status().head, head);
+    drop(mounted);
+    // A power loss may take every record behind the checkpoint.
+    for entry in std::fs::read_dir(overlay.directory.path().join("overlay/journal")).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    let mounted = overlay.open(false);
+    assert_eq!(mounted.content("kept"), b"stored, not committed");
+    assert_ne!(mounted.commit(), head);
+}
+
+#[test]
+fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let file = mounted.create(ROOT, "file", b"before");
+    let busy = mounted.create(ROOT, "busy", b"");
+    let target = mounted.filesystem.commit(manual()).unwrap().root;
+    mounted.write(file, 0, b"AFTER!");
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let filesystem = &mounted.filesystem;
+        let is_done = &is_done;
+        scope.spawn(move || {
+            let mut unique = 1_000_000;
+            while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                let caller = Caller {
+                    uid: 0,
+                    gid: 0,
+                    pid: 2,
+                    unique,
+                    is_resent: false,
+                };
+                let request = Request::Write {
+                    inode: busy,
+                    offset: 0,
+                    data: &unique.to_le_bytes(),
+                    kill_suid_gid: false,
+                    from_cache: false,
+                };
+                filesystem
+                    .handle(&caller, &request, Mode::MayBlock)
+                    .unwrap();
+                unique += 2;
+            }
+        });
+        let results: Vec<_> = (0..5)
+            .map(|_| mounted.filesystem.switch(target.clone(), manual()))
+            .collect();
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        for result in results {
+            result.unwrap();
+        }
+    });
+    assert_eq!(mounted.content("file"), b"before");
+}
+
+#[test]
+fn a_resumed_mount_lets_go_of_files_that_nobody_uses_any_more() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let stored = mounted.create(ROOT, "stored", b"x");
+    mounted.commit();
+    drop(mounted);
+    let mounted = overlay.open(true);
+    mounted.names(ROOT);
+    let loaded = |mounted: &Mounted| mounted.filesystem.status().loaded_inodes;
+    let before = loaded(&mounted);
+    for number in 0..10 {
+        let name = format!("temporary-{number}");
+        let inode = mounted.create(ROOT, &name, b"y");
+        mounted.unlink(ROOT, &name);
+        mounted.ask(&Request::Forget { inode, count: 1 }).unwrap();
+    }
+    assert_eq!(loaded(&mounted), before);
+    // The kernel knew it before: it may have it open until it says that it forgot it.
+    mounted.unlink(ROOT, "stored");
+    assert_eq!(mounted.read(stored), b"x");
+    mounted
+        .ask(&Request::Forget {
+            inode: stored,
+            count: 7,
+        })
+        .unwrap();
+    assert_eq!(loaded(&mounted), before - 1);
+}
+
+#[test]
+fn writing_into_a_file_without_a_name_does_not_grow_the_journal_for_ever() {
+    let overlay = Overlay::new();
+    let filesystem = Filesystem::open(
+        overlay.source(),
+        FilesystemOptions {
+            directory: overlay.directory.path().join("overlay"),
+            policy: CommitPolicy {
+                enabled: true,
+                quiet: Duration::from_millis(20),
+                max_interval: Duration::from_millis(100),
+            },
+            author: "tester".into(),
+            is_read_only: false,
+            is_resumed: false,
+        },
+    )
+    .unwrap();
+    let mounted = Mounted {
+        filesystem,
+        next_unique: std::cell::Cell::new(2),
+    };
+    let inode = mounted
+        .entry(&Request::TemporaryFile {
+            parent: ROOT,
+            mode: 0o600,
+            umask: 0,
+            flags: 0,
+        })
+        .inode;
+    let block = noise(1 << 20, 5);
+    for _ in 0..320 {
+        mounted.write(inode, 0, &block);
+    }
+    wait_until("a short journal", || {
+        mounted.filesystem.status().journal_bytes < 64 << 20
+    });
+    assert!(mounted.read(inode) == block);
+    assert!(!mounted.filesystem.status().is_dirty);
+    mounted.filesystem.close().unwrap();
+}
+
+#[test]
+fn a_failing_automatic_commit_does_not_hold_up_others() {
+    let overlay = Overlay::new();
+    let source = Arc::new(Refusing::new(overlay.source()));
+    let filesystem = Filesystem::open(
+        source.clone(),
+        FilesystemOptions {
+            directory: overlay.directory.path().join("overlay"),
+            policy: CommitPolicy {
+                enabled: true,
+                quiet: Duration::from_millis(5),
+                max_interval: Duration::from_millis(5),
+            },
+            author: "tester".into(),
+            is_read_only: false,
+            is_resumed: false,
+        },
+    )
+    .unwrap();
+    let mounted = Mounted {
+        filesystem,
+        next_unique: std::cell::Cell::new(2),
+    };
+    source
+        .refuses
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    mounted.create(ROOT, "file", b"content");
+    // The pause after the third failure is two seconds.
+    wait_until("three failures", || {
+        source.failures.load(std::sync::atomic::Ordering::Relaxed) >= 3
+    });
+    source
+        .refuses
+        .store(false, std::sync::atomic::Ordering::Relaxed);
+    let start = std::time::Instant::now();
+    let before = overlay.store.workspace("demo").unwrap().head;
+    assert_ne!(mounted.commit(), before);
+    assert!(
+        start.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        start.elapsed()
+    );
+    mounted.filesystem.close().unwrap();
+}
+
+#[test]
+fn g12_stored_files_are_found_when_there_is_no_space_for_the_log_of_numbers() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "file", b"content");
+    mounted.filesystem.close().unwrap();
+    drop(mounted);
+    let fork = overlay.store.workspace("demo").unwrap();
+    overlay
+        .store
+        .fork_workspace(fork.id, fork.head, "other", "tester")
+        .unwrap();
+    let other = overlay.store.workspace("other").unwrap();
+    let known = overlay.directory.path().join("other/known");
+    std::fs::create_dir_all(&known).unwrap();
+    let full = SmallDisk::mount(&known);
+    let filesystem = Filesystem::open(
+        overlay.store.source(other.id, "main").unwrap(),
+        FilesystemOptions {
+            directory: overlay.directory.path().join("other"),
+            policy: CommitPolicy {
+                enabled: false,
+                ..Default::default()
+            },
+            author: "tester".into(),
+            is_read_only: false,
+            is_resumed: false,
+        },
+    )
+    .unwrap();
+    let mounted = Mounted {
+        filesystem,
+        next_unique: std::cell::Cell::new(2),
+    };
+    assert_eq!(mounted.content("file"), b"content");
+    drop(mounted);
+    drop(full);
+}
+
+/// A tmpfs of one page; needs root, as every mount does.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &std::path::Path) -> Self {
+        let (kind, options) = (Some("tmpfs"), Some("size=4096"));
+        let flags = nix::mount::MsFlags::empty();
+        nix::mount::mount(Some("tmpfs"), path, kind, flags, options).unwrap();
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        nix::mount::umount2(&self.0, nix::mount::MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+/// A source that refuses commits when told to.
+#[derive(Debug)]
+struct Refusing {
+    inner: Arc<dyn WorkspaceSource>,
+    refuses: std::sync::atomic::AtomicBool,
+    failures: std::sync::atomic::AtomicU64,
+}
+
+impl Refusing {
+    fn new(inner: Arc<dyn WorkspaceSource>) -> Self {
+        Self {
+            inner,
+            refuses: false.into(),
+            failures: 0.into(),
+        }
+    }
+}
+
+impl WorkspaceSource for Refusing {
+    fn head(&self) -> workspace_store::Result<workspace_store::source::Head> {
+        self.inner.head()
+    }
+    fn overlay(&self) -> workspace_store::Result<Option<workspace_store::source::OverlayState>> {
+        self.inner.overlay()
+    }
+    fn directory(
+        &self,
+        tree: workspace_store::TreeId,
+    ) -> workspace_store::Result<
+        Vec<(
+            workspace_store::object::Name,
+            workspace_store::object::TreeEntry,
+        )>,
+    > {
+        self.inner.directory(tree)
+    }
+    fn link(
+        &self,
+        links: workspace_store::TreeId,
+        id: workspace_store::object::LinkId,
+    ) -> workspace_store::Result<Option<workspace_store::object::LinkedInode>> {
+        self.inner.link(links, id)
+    }
+    fn read_blob(
+        &self,
+        blob: workspace_store::BlobId,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> workspace_store::Result<usize> {
+        self.inner.read_blob(blob, offset, buffer)
+    }
+    fn inode_records(
+        &self,
+        directory: u64,
+    ) -> workspace_store::Result<
+        Vec<(
+            workspace_store::object::Name,
+            workspace_store::source::InodeRecord,
+        )>,
+    > {
+        self.inner.inode_records(directory)
+    }
+    fn inode_location(
+        &self,
+        number: u64,
+    ) -> workspace_store::Result<Option<(u64, workspace_store::object::Name)>> {
+        self.inner.inode_location(number)
+    }
+    fn submit(
+        &self,
+        submission: workspace_store::source::Submission,
+    ) -> workspace_store::Result<workspace_store::source::Submitted> {
+        use std::sync::atomic::Ordering::Relaxed;
+        if self.refuses.load(Relaxed) {
+            self.failures.fetch_add(1, Relaxed);
+            return Err(workspace_store::StoreError::new(
+                workspace_store::ErrorKind::NoSpace,
+                "store objects: the test says no",
+            ));
+        }
+        self.inner.submit(submission)
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "no {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

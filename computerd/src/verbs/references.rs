@@ -3,9 +3,10 @@
 use computerd_api::v1::{
     BranchInfo, BranchList, CreateReference, ReferenceResult, TagInfo, TagList,
 };
-use workspace_store::CommitId;
 use workspace_store::object::CommitKind;
+use workspace_store::operation::OperationId;
 use workspace_store::workspace::WorkspaceInfo;
+use workspace_store::{CommitId, Store, WorkspaceId};
 
 use crate::convert;
 use crate::daemon::{Daemon, commit_request};
@@ -78,13 +79,24 @@ pub fn target(
 
 /// Makes a branch.
 pub fn create_branch(call: &Call, body: CreateReference) -> Result<ReferenceResult> {
+    create(call, body, Store::create_branch)
+}
+
+/// Makes a tag.
+pub fn create_tag(call: &Call, body: CreateReference) -> Result<ReferenceResult> {
+    create(call, body, Store::create_tag)
+}
+
+/// A function of the store that makes a name for a commit.
+type CreateName =
+    fn(&Store, WorkspaceId, &str, CommitId, &str) -> workspace_store::Result<OperationId>;
+
+fn create(call: &Call, body: CreateReference, create_name: CreateName) -> Result<ReferenceResult> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
     let principal = call.principal(body.principal.as_ref());
     let at = target(daemon, &workspace, body.revision.as_ref(), &principal)?;
-    let operation = daemon
-        .store
-        .create_branch(workspace.id, &body.name, at, &principal)?;
+    let operation = create_name(&daemon.store, workspace.id, &body.name, at, &principal)?;
     Ok(ReferenceResult {
         name: body.name,
         commit: at.to_hex(),
@@ -112,22 +124,6 @@ pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
     Ok(ReferenceResult {
         name: branch.clone(),
         commit: commit.to_hex(),
-        operation: daemon.operation_reference(&workspace.name, operation),
-    })
-}
-
-/// Makes a tag.
-pub fn create_tag(call: &Call, body: CreateReference) -> Result<ReferenceResult> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(body.principal.as_ref());
-    let at = target(daemon, &workspace, body.revision.as_ref(), &principal)?;
-    let operation = daemon
-        .store
-        .create_tag(workspace.id, &body.name, at, &principal)?;
-    Ok(ReferenceResult {
-        name: body.name,
-        commit: at.to_hex(),
         operation: daemon.operation_reference(&workspace.name, operation),
     })
 }

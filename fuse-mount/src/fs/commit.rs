@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use workspace_store::edit::SnapshotEdit;
-use workspace_store::error::{ErrorKind, Result, StoreError};
+use workspace_store::error::{Result, StoreError};
 use workspace_store::object::{CommitKind, Root};
 use workspace_store::source::{CommitRequest, Submission, Submitted};
 
 use super::filesystem::{CommitOutcome, Filesystem};
-use super::freeze::InodeRecords;
+use super::freeze::Cut;
 use super::request::Errno;
+use super::state::State;
 
 /// Journal size that asks for a checkpoint whatever the policy says.
 const JOURNAL_CHECKPOINT_BYTES: u64 = 256 << 20;
@@ -39,45 +40,21 @@ impl Filesystem {
     }
 
     fn submit_cut(&self, commit: Option<CommitRequest>) -> Result<CommitOutcome> {
-        let cut = {
+        let mut cut = {
             let mut state = self.state.lock();
-            let has_checkpoint = commit.is_some() && state.is_checkpointed;
-            if state.changes.is_empty() && !has_checkpoint {
-                state.first_change = None;
-                return Ok(CommitOutcome {
-                    commit: state.head,
-                    is_new: false,
-                    root: state.base.clone(),
-                });
+            if let Some(unchanged) = nothing_to_store(&mut state, commit.is_some()) {
+                return Ok(unchanged);
             }
             state.cut(true).map_err(journal_error)?
         };
         let is_checkpoint = commit.is_none();
-        let submission = Submission {
-            expected_head: cut.head,
-            base: cut.base.clone(),
-            edit: cut.edit.clone(),
-            commit,
-            first_journal_segment: cut.first_journal_segment,
-            next_inode_number: cut.next_number,
-            inode_records: cut.inode_records.clone(),
-        };
-        match self.source.submit(submission) {
-            Ok(submitted) => {
-                let mut state = self.state.lock();
-                state.is_checkpointed = is_checkpoint;
-                state.complete(cut, &submitted);
-                Ok(outcome(&submitted))
-            }
-            Err(error) => {
-                self.state.lock().put_back(cut);
-                Err(error)
-            }
-        }
+        let result = self.source.submit(take_submission(&mut cut, commit));
+        finish(&mut self.state.lock(), cut, is_checkpoint, result)
     }
 
     /// Makes the live tree equal to `target` as a new commit, atomically; what was uncommitted is
-    /// committed first, so nothing is lost [G-4].
+    /// committed first, so nothing is lost [G-4]. Writers are held up only where they leave no
+    /// pause.
     pub fn switch(&self, target: Root, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
         let rescue = CommitRequest {
@@ -85,63 +62,44 @@ impl Filesystem {
             message: format!("uncommitted work before {}", describe(request.kind)),
             ..request.clone()
         };
-        let mut attempt = 0;
-        let mut state = loop {
+        for _ in 0..SWITCH_ATTEMPTS {
             self.flush_sessions();
             self.submit_cut(Some(rescue.clone()))?;
-            let state = self.state.lock();
-            if state.changes.is_empty() {
-                break state;
+            if self.state.lock().changes.is_empty() {
+                break;
             }
-            attempt += 1;
-            if attempt >= SWITCH_ATTEMPTS {
-                return Err(StoreError::new(
-                    ErrorKind::Busy,
-                    format!(
-                        "{} the workspace: files change without a pause",
-                        describe(request.kind)
-                    ),
-                )
-                .with_hint("stop what writes into it, then try again"));
-            }
-        };
-        if state.base == target {
-            return Ok(CommitOutcome {
-                commit: state.head,
-                is_new: false,
-                root: target,
-            });
         }
-        let plan = state.plan_switch(&target).map_err(journal_error)?;
-        let cut = state.cut(true).map_err(journal_error)?;
-        let mut inode_records: InodeRecords = cut.inode_records.clone();
-        inode_records.extend(
+        let mut state = self.state.lock();
+        if nothing_to_store(&mut state, true).is_none() {
+            let mut cut = state.cut(true).map_err(journal_error)?;
+            let result = self.source.submit(take_submission(&mut cut, Some(rescue)));
+            finish(&mut state, cut, false, result)?;
+        }
+        if state.base == target {
+            return Ok(outcome_of(&state));
+        }
+        let plan = state.plan_switch(&target).map_err(|errno| {
+            let error = std::io::Error::from_raw_os_error(errno.0);
+            StoreError::io(
+                format!("{}: read the version", describe(request.kind)),
+                error,
+            )
+        })?;
+        let mut cut = state.cut(true).map_err(journal_error)?;
+        let mut submission = take_submission(&mut cut, Some(request));
+        submission.edit = SnapshotEdit::unchanged(&target);
+        submission.base = target;
+        submission.inode_records.extend(
             plan.inode_records
                 .iter()
                 .map(|(key, row)| (key.clone(), *row)),
         );
-        let submission = Submission {
-            expected_head: state.head,
-            edit: SnapshotEdit::unchanged(&target),
-            base: target.clone(),
-            commit: Some(request),
-            first_journal_segment: cut.first_journal_segment,
-            next_inode_number: state.next_number,
-            inode_records,
-        };
-        let submitted = match self.source.submit(submission) {
-            Ok(submitted) => submitted,
-            Err(error) => {
-                state.put_back(cut);
-                return Err(error);
-            }
-        };
-        state.is_checkpointed = false;
-        state.complete(cut, &submitted);
-        let notifications = state.apply_switch(plan, submitted.root.clone());
+        let result = self.source.submit(submission);
+        let outcome = finish(&mut state, cut, false, result)?;
+        let notifications = state.apply_switch(plan, outcome.root.clone());
         drop(state);
         self.notify_sessions(&notifications);
-        Ok(outcome(&submitted))
+        Ok(outcome)
     }
 
     /// Commits what is uncommitted, for the last time, and removes the journal.
@@ -168,17 +126,9 @@ impl Filesystem {
         let mut state = self.state.lock();
         if !state.journal.is_empty() {
             // Only what needs no place in a version is left: say so, so that no replay finds it.
-            let cut = state.cut(false).map_err(journal_error)?;
-            let submission = Submission {
-                expected_head: state.head,
-                edit: SnapshotEdit::unchanged(&state.base),
-                base: state.base.clone(),
-                commit: None,
-                first_journal_segment: cut.first_journal_segment,
-                next_inode_number: state.next_number,
-                inode_records: Default::default(),
-            };
-            self.source.submit(submission)?;
+            let mut cut = state.cut(false).map_err(journal_error)?;
+            let result = self.source.submit(take_submission(&mut cut, None));
+            finish(&mut state, cut, true, result)?;
         }
         state.journal.clear();
         state.known.clear();
@@ -204,32 +154,31 @@ impl Filesystem {
             if self.is_closing.load(Ordering::Acquire) {
                 return;
             }
-            let policy = *self.policy.lock();
-            let is_large = state.journal.bytes() > JOURNAL_CHECKPOINT_BYTES;
-            let deadline = match (state.first_change, state.last_change) {
-                (Some(first), Some(last)) if policy.enabled => {
-                    (last + policy.quiet).min(first + policy.max_interval)
-                }
-                // Without commits of its own the overlay still keeps its journal short.
-                (Some(first), _) => first + policy.max_interval,
-                _ => {
-                    self.changed.wait(&mut state);
-                    continue;
-                }
-            };
-            let now = Instant::now();
-            if now < deadline && !is_large {
-                self.changed.wait_for(&mut state, deadline - now);
+            let (Some(first), Some(last)) = (state.first_change, state.last_change) else {
+                self.changed.wait(&mut state);
                 continue;
-            }
-            if !policy.enabled && !is_large {
-                self.changed.wait_for(&mut state, policy.max_interval);
+            };
+            let policy = *self.policy.lock();
+            let pause = if is_large(&state) {
+                Duration::ZERO
+            } else if policy.enabled {
+                let deadline = (last + policy.quiet).min(first + policy.max_interval);
+                deadline.saturating_duration_since(Instant::now())
+            } else {
+                // Without commits of its own the overlay only keeps its journal short.
+                policy.max_interval
+            };
+            if !pause.is_zero() {
+                self.changed.wait_for(&mut state, pause);
                 continue;
             }
             drop(state);
-            let _guard = self.commit_lock.lock();
-            self.flush_sessions();
-            match self.submit_cut(policy.enabled.then(|| self.policy_request())) {
+            let result = {
+                let _guard = self.commit_lock.lock();
+                self.flush_sessions();
+                self.submit_cut(policy.enabled.then(|| self.policy_request()))
+            };
+            match result {
                 Ok(_) => retry = RETRY_MIN,
                 Err(error) => {
                     tracing::error!(?error, "an automatic commit failed; it is tried again");
@@ -244,11 +193,65 @@ impl Filesystem {
     }
 }
 
-fn outcome(submitted: &Submitted) -> CommitOutcome {
+/// The journal asks for a checkpoint, whatever the policy says and whether or not a version would
+/// differ: files without a name are written into it too.
+fn is_large(state: &State) -> bool {
+    state.journal.bytes() > JOURNAL_CHECKPOINT_BYTES
+}
+
+/// The outcome of a commit or checkpoint that has nothing to store.
+fn nothing_to_store(state: &mut State, is_commit: bool) -> Option<CommitOutcome> {
+    let has_checkpoint = is_commit && state.is_checkpointed;
+    if !state.changes.is_empty() || has_checkpoint || is_large(state) {
+        return None;
+    }
+    state.first_change = None;
+    Some(outcome_of(state))
+}
+
+/// What the store needs of a cut, taken out of it.
+fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
+    Submission {
+        expected_head: cut.head,
+        base: cut.base.clone(),
+        edit: std::mem::take(&mut cut.edit),
+        commit,
+        first_journal_segment: cut.first_journal_segment,
+        next_inode_number: cut.next_number,
+        inode_records: std::mem::take(&mut cut.inode_records),
+    }
+}
+
+/// Takes the store's answer to a cut into the state.
+fn finish(
+    state: &mut State,
+    cut: Cut,
+    is_checkpoint: bool,
+    result: Result<Submitted>,
+) -> Result<CommitOutcome> {
+    match result {
+        Ok(submitted) => {
+            state.is_checkpointed = is_checkpoint;
+            state.complete(cut, &submitted);
+            Ok(CommitOutcome {
+                commit: submitted.commit,
+                is_new: submitted.is_new,
+                root: submitted.root,
+            })
+        }
+        Err(error) => {
+            state.put_back(cut);
+            Err(error)
+        }
+    }
+}
+
+/// The state as it is, for a call that made no commit.
+fn outcome_of(state: &State) -> CommitOutcome {
     CommitOutcome {
-        commit: submitted.commit,
-        is_new: submitted.is_new,
-        root: submitted.root.clone(),
+        commit: state.head,
+        is_new: false,
+        root: state.base.clone(),
     }
 }
 

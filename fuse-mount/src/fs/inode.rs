@@ -332,6 +332,9 @@ pub(crate) struct Inode {
     pub(crate) link: Option<LinkId>,
     /// How often the kernel was told of it and hasn't forgotten yet.
     pub(crate) lookups: u64,
+    /// An earlier daemon told the kernel of it, perhaps: `lookups` is too low by an unknown number,
+    /// until the kernel forgets it.
+    pub(crate) is_inherited: bool,
     /// The kernel may know it, and after a restart only its name would tell where it is.
     pub(crate) needs_known_record: bool,
 }
@@ -356,8 +359,14 @@ impl Inode {
             places: Places::None,
             link: None,
             lookups: 0,
+            is_inherited: false,
             needs_known_record: true,
         }
+    }
+
+    /// Whether the kernel may have it open.
+    pub(crate) fn is_used(&self) -> bool {
+        self.lookups > 0 || self.is_inherited
     }
 
     /// Its attributes as they are stored.

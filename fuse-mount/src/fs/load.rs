@@ -94,6 +94,7 @@ impl State {
             number = derived_number(number, name);
         }
         let mut inode = Inode::from_stored(stored, record.map(|record| record.ctime));
+        inode.is_inherited = self.is_resumed;
         inode.needs_known_record = record.is_none_or(|record| record.number != number);
         self.inodes.insert(number, inode);
         number
@@ -120,6 +121,7 @@ impl State {
             .ok_or(Errno(libc::EIO))?;
         let mut inode = Inode::from_stored(&stored.inode, record.map(|record| record.ctime));
         inode.link_count = stored.link_count;
+        inode.is_inherited = self.is_resumed;
         inode.link = Some(link);
         inode.places = Places::None;
         self.inodes.insert(number, inode);
@@ -158,7 +160,7 @@ impl State {
     }
 
     /// Notes, before the kernel hears of an inode from the store, where it is: a later daemon finds
-    /// it by this.
+    /// it by this. On a full disk the inode is shown all the same.
     pub(crate) fn note_known(&mut self, number: u64) -> Result<(), Errno> {
         let inode = self.inode(number)?;
         if !inode.needs_known_record {
@@ -173,9 +175,13 @@ impl State {
                 parent,
                 name: &name,
             };
-            self.known
-                .append(0, &record)
-                .map_err(|error| super::state::journal_errno(&error))?;
+            if let Err(error) = self.known.append(0, &record) {
+                if !std::mem::replace(&mut self.is_known_log_full, true) {
+                    tracing::warn!(%error, "inode numbers can't be logged: they would be lost if the daemon were killed");
+                }
+                return Ok(());
+            }
+            self.is_known_log_full = false;
         }
         self.inode_mut(number)?.needs_known_record = false;
         Ok(())

@@ -339,13 +339,13 @@ impl State {
 
     /// The kernel forgot an inode `count` times.
     pub(crate) fn forget(&mut self, number: u64, count: u64) {
-        let is_resumed = self.is_resumed;
         let Some(inode) = self.inodes.get_mut(&number) else {
             return;
         };
         inode.lookups = inode.lookups.saturating_sub(count);
-        // After a restart the true count isn't known: what has no name stays until the end.
-        if inode.lookups == 0 && inode.link_count == 0 && !is_resumed {
+        // The kernel forgets an inode as a whole, what an earlier daemon told it included.
+        inode.is_inherited = false;
+        if inode.lookups == 0 && inode.link_count == 0 {
             self.orphans.remove(&number);
             self.inodes.remove(&number);
         }

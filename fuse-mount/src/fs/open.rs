@@ -40,7 +40,8 @@ impl Filesystem {
         let segments = journal.replayable();
         let is_clean = segments.is_empty();
         let (base, base_commit, next_number) = match &overlay {
-            Some(overlay) if !is_clean => (
+            // The base may be ahead of the branch: a checkpoint that no commit followed yet.
+            Some(overlay) if !is_clean || overlay.head == head.commit => (
                 overlay.base.clone(),
                 overlay.head,
                 overlay.next_inode_number,
@@ -65,6 +66,8 @@ impl Filesystem {
                 state.link_numbers.insert(link, row.number);
             }
         }
+        state.is_replaying = true;
+        // What the records name is found as a resumed kernel's requests find it.
         state.is_resumed = true;
         replay(&mut state, &segments, &known).map_err(|error| {
             StoreError::new(
@@ -76,6 +79,7 @@ impl Filesystem {
             )
             .with_hint("keep the directory and report it; `kura log` shows what is committed")
         })?;
+        state.is_replaying = false;
         state.is_resumed = options.is_resumed;
         state.is_checkpointed = state.base != head.root;
         if !options.is_resumed {
@@ -197,6 +201,9 @@ impl State {
     fn drop_unused(&mut self) {
         for number in std::mem::take(&mut self.orphans) {
             self.inodes.remove(&number);
+        }
+        for inode in self.inodes.values_mut() {
+            inode.is_inherited = false;
         }
         self.answered.clear();
     }

@@ -72,6 +72,19 @@ impl Changes {
     }
 }
 
+/// Newest mutations, oldest first: the kernel's number of the request, the inode.
+#[derive(Debug, Default)]
+struct RecentRequests(VecDeque<(u64, u64)>);
+
+impl RecentRequests {
+    fn push(&mut self, request: (u64, u64)) {
+        if self.0.len() == RECENT_REQUESTS {
+            self.0.pop_front();
+        }
+        self.0.push_back(request);
+    }
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -90,14 +103,17 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     /// Where inodes from the store were when the kernel heard of them.
     pub(crate) known: Journal,
-    /// Newest mutations: the kernel's number of the request, the inode.
-    recent: VecDeque<(u64, u64)>,
+    /// The newest entry of `known` could not be written.
+    pub(crate) is_known_log_full: bool,
+    recent: RecentRequests,
     /// Requests that an earlier daemon did and perhaps didn't answer.
     pub(crate) answered: HashMap<u64, u64>,
     /// Numbers of files with several names that don't follow from their link id.
     pub(crate) link_numbers: HashMap<LinkId, u64>,
-    /// An earlier daemon served this mount: the kernel may know any inode.
+    /// An earlier daemon served this mount: the kernel may name any inode from the store.
     pub(crate) is_resumed: bool,
+    /// The journal's changes were made for an earlier daemon's kernel connections.
+    pub(crate) is_replaying: bool,
     /// When the first change after the last cut was made, and the newest one.
     pub(crate) first_change: Option<std::time::Instant>,
     pub(crate) last_change: Option<std::time::Instant>,
@@ -130,6 +146,7 @@ impl State {
             places: Places::None,
             link: None,
             lookups: 1,
+            is_inherited: false,
             needs_known_record: false,
         };
         let mut inodes = NumberMap::default();
@@ -145,10 +162,12 @@ impl State {
             orphans: NumberSet::default(),
             journal,
             known,
-            recent: VecDeque::new(),
+            is_known_log_full: false,
+            recent: RecentRequests::default(),
             answered: HashMap::new(),
             link_numbers: HashMap::new(),
             is_resumed: false,
+            is_replaying: false,
             first_change: None,
             last_change: None,
         }
@@ -197,16 +216,13 @@ impl State {
 
     /// Requests to remember over a checkpoint.
     pub(crate) fn recent_requests(&self) -> Vec<(u64, u64)> {
-        self.recent.iter().copied().collect()
+        self.recent.0.iter().copied().collect()
     }
 
     /// Makes the change that a record describes.
     pub(crate) fn apply(&mut self, unique: u64, record: &Record<'_>, location: Option<Location>) {
         if unique != 0 {
-            if self.recent.len() == RECENT_REQUESTS {
-                self.recent.pop_front();
-            }
-            self.recent.push_back((unique, record.subject()));
+            self.recent.push((unique, record.subject()));
         }
         let result = match record {
             Record::Create(creation) => self.apply_creation(creation),
@@ -288,7 +304,9 @@ impl State {
                 pieces,
             } => self.apply_pieces(*number, *size, pieces),
             Record::Recent(requests) => {
-                self.recent.extend(requests);
+                requests
+                    .iter()
+                    .for_each(|request| self.recent.push(*request));
                 self.answered.extend(requests.iter().copied());
                 Ok(())
             }
@@ -366,15 +384,10 @@ impl State {
 
     /// An inode lost a name: it goes when it was the last one and nobody uses it.
     pub(crate) fn lose_link(&mut self, number: u64, time: Timestamp) -> Result<(), Errno> {
-        let is_resumed = self.is_resumed;
         let inode = self.inode_mut(number)?;
         inode.ctime = time;
         inode.link_count = inode.link_count.saturating_sub(1);
-        let (is_gone, is_used, link) = (
-            inode.link_count == 0,
-            inode.lookups > 0 || is_resumed,
-            inode.link,
-        );
+        let (is_gone, is_used, link) = (inode.link_count == 0, inode.is_used(), inode.link);
         if !is_gone {
             self.mark_inode(number);
             return Ok(());
@@ -422,6 +435,7 @@ impl State {
                 places: Places::None,
                 link: None,
                 lookups: 0,
+                is_inherited: self.is_replaying,
                 needs_known_record: false,
             },
         );
@@ -669,5 +683,23 @@ pub(crate) fn journal_errno(error: &io::Error) -> Errno {
             tracing::error!(%error, "the journal can't be written");
             Errno(libc::EIO)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_recent_requests_keeps_the_newest_and_no_more() {
+        let mut recent = RecentRequests::default();
+        for unique in 1..=50 {
+            recent.push((unique, 1));
+        }
+        for unique in 100..400 {
+            recent.push((unique, 1));
+        }
+        assert_eq!(recent.0.len(), RECENT_REQUESTS);
+        assert_eq!(recent.0.back(), Some(&(399, 1)));
     }
 }

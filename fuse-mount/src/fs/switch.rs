@@ -332,7 +332,6 @@ impl State {
     fn detach(&mut self, number: u64) {
         let mut wanted = vec![number];
         while let Some(number) = wanted.pop() {
-            let is_resumed = self.is_resumed;
             let Some(inode) = self.inodes.get_mut(&number) else {
                 continue;
             };
@@ -348,7 +347,7 @@ impl State {
             }
             inode.link_count = inode.link_count.saturating_sub(1);
             let is_gone = inode.link_count == 0 || inode.is_directory();
-            let is_used = inode.lookups > 0 || is_resumed;
+            let is_used = inode.is_used();
             for (name, child) in children {
                 if self.take_name(number, &name).is_ok() {
                     wanted.push(child);

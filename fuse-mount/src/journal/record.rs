@@ -556,10 +556,14 @@ impl<'a> Record<'a> {
         from.0.is_empty().then_some(record)
     }
 
-    /// Whether space comes free by it, or by the checkpoint that it belongs to.
-    pub(crate) fn gives_space(&self) -> bool {
+    /// Whether it is written even where space is kept back: space comes free by it or by the
+    /// checkpoint that it belongs to, or a daemon that takes over needs it.
+    pub(crate) fn takes_last_space(&self) -> bool {
         match self {
-            Record::Remove { .. } | Record::Recent(_) | Record::Pieces { .. } => true,
+            Record::Remove { .. }
+            | Record::Recent(_)
+            | Record::Pieces { .. }
+            | Record::Known { .. } => true,
             Record::Create(creation) => creation.place.is_none(),
             Record::Attributes(change) => change.size.is_some(),
             Record::Range { kind, .. } => *kind == RangeKind::Hole,

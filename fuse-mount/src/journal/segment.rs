@@ -80,25 +80,25 @@ impl SegmentPool {
         self.directory.join(format!("segment-{number}"))
     }
 
-    /// A new, empty segment. With `gives_space` it may take the reserve.
+    /// A new, empty segment. With `takes_last_space` it may take the reserve.
     ///
     /// # Errors
     /// `ENOSPC` when the disk can't hold it; then nothing has been made.
     pub(crate) fn create(
         self: &Arc<Self>,
         number: u64,
-        gives_space: bool,
+        takes_last_space: bool,
     ) -> io::Result<Arc<Segment>> {
         let path = self.path_of(number);
         let reused = {
             let mut free = self.free.lock();
-            if free.len() > RESERVED_FILES || gives_space {
+            if free.len() > RESERVED_FILES || takes_last_space {
                 free.pop()
             } else {
                 None
             }
         };
-        if reused.is_none() && !gives_space {
+        if reused.is_none() && !takes_last_space {
             self.check_headroom()?;
         }
         if let Some(free) = &reused {

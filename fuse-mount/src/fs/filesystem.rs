@@ -440,20 +440,13 @@ impl Filesystem {
         if *synced >= wanted {
             return Ok(());
         }
-        let (segments, pool, appended) = {
-            let state = self.state.lock();
-            let (segments, pool) = state.journal.unsynced();
-            (segments, pool, state.journal.appended_bytes())
-        };
-        let result = pool
-            .sync_directory()
-            .and_then(|()| segments.iter().try_for_each(|segment| segment.sync()));
-        if let Err(error) = result {
+        let unsynced = self.state.lock().journal.unsynced();
+        if let Err(error) = unsynced.sync() {
             tracing::error!(%error, "the journal can't be synced");
             return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
         }
-        self.state.lock().journal.mark_synced(&segments);
-        *synced = appended;
+        self.state.lock().journal.mark_synced(&unsynced);
+        *synced = unsynced.appended_bytes;
         Ok(())
     }
 

@@ -47,6 +47,7 @@ impl State {
     /// Of the journal, when what must be carried over can't be written; nothing was taken then.
     pub(crate) fn cut(&mut self, carry_over: bool) -> Result<Cut, Errno> {
         let first_journal_segment = self.journal.rotate();
+        self.epoch += 1;
         if carry_over {
             self.carry_over()?;
         }

@@ -214,32 +214,14 @@ impl State {
         record: &Record<'_>,
         known: &KnownPlaces,
     ) -> std::result::Result<(), Errno> {
-        let (numbers, directories): ([u64; 2], [u64; 2]) = match record {
-            Record::Create(creation) => {
-                let parent = creation.place.map_or(0, |(parent, _)| parent);
-                ([0, 0], [parent, 0])
-            }
-            Record::Link { number, parent, .. } => ([*number, 0], [*parent, 0]),
-            Record::Remove { parent, .. } => ([0, 0], [*parent, 0]),
-            Record::Rename {
-                parent, new_parent, ..
-            } => ([0, 0], [*parent, *new_parent]),
-            Record::Attributes(change) => ([change.number, 0], [0, 0]),
-            Record::Xattr { number, .. }
-            | Record::Write { number, .. }
-            | Record::Spill { number, .. }
-            | Record::Range { number, .. }
-            | Record::Pieces { number, .. } => ([*number, 0], [0, 0]),
-            Record::Clone { from, to, .. } => ([*from, *to], [0, 0]),
-            Record::Recent(_) | Record::Known { .. } => ([0, 0], [0, 0]),
-        };
-        for number in numbers
+        for number in record
+            .named_inodes()
             .into_iter()
-            .chain(directories)
             .filter(|number| *number != 0)
         {
             self.find_inode(number, known)?;
         }
+        let directories = record.named_directories();
         for directory in directories.into_iter().filter(|number| *number != 0) {
             self.load_directory(directory)?;
         }

@@ -78,7 +78,7 @@ impl Acknowledged {
 /// Content that follows from what it is for, and its number.
 fn content(purpose: &str, number: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    // Bytes that can't be compressed away, each different from those of every other number.
+    // Bytes that do not compress, each block different from those of every other number.
     let mut state = blake3::hash(format!("{purpose} {number}").as_bytes());
     for chunk in bytes.chunks_mut(4096) {
         state = blake3::hash(state.as_bytes());

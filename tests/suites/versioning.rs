@@ -614,3 +614,47 @@ fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
         "a changed entry must be noticed: {verified}"
     );
 }
+
+#[test]
+fn fuse_a_very_deep_tree_is_committed_compared_rolled_back_and_exported() {
+    const DEPTH: usize = 3000;
+    let store = TestStore::new();
+    store.init("demo", None);
+    // Only what is asked of the daemon commits: on the threads that answer.
+    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    let mount = store.mount("demo");
+    let empty = store.log_ids("demo").remove(0);
+    let make = format!(
+        "python3 -c 'import os
+for _ in range({DEPTH}): os.mkdir(\"d\"); os.chdir(\"d\")
+open(\"bottom\", \"w\").write(\"reached\")'"
+    );
+    let read = format!(
+        "python3 -c 'import os
+for _ in range({DEPTH}): os.chdir(\"d\")
+print(open(\"bottom\").read(), os.listdir(\".\"))'"
+    );
+    let reached = "reached ['bottom']\n";
+    shell_ok(&mount.path, &make);
+    let id = store.commit("demo", "deep");
+    assert_eq!(shell_ok(&mount.path, &read), reached);
+    let bottom = format!("{}bottom", "d/".repeat(DEPTH));
+    let changes = store.changes(&["demo", &empty, &id]);
+    assert!(
+        changes.contains(&('A', bottom.clone())),
+        "{} changes",
+        changes.len()
+    );
+    store.ok(&["rollback", "demo", &empty, "--yes"]);
+    assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 0);
+    store.ok(&["rollback", "demo", &id, "--yes"]);
+    assert_eq!(shell_ok(&mount.path, &read), reached);
+    let target = store.scratch("exported");
+    store.ok(&["export", &format!("demo@{id}"), &target.to_string_lossy()]);
+    assert_eq!(shell_ok(&target, &read), reached);
+    // Deeper than the test's own clean-up can go.
+    shell_ok(&target, "rm -rf d");
+    shell_ok(&mount.path, "rm -rf d");
+    store.commit("demo", "gone");
+    store.unmount(&mount);
+}

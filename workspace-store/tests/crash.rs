@@ -64,14 +64,7 @@ fn child() {
         let submission = Submission {
             expected_head: head.commit,
             base: head.root.clone(),
-            edit: SnapshotEdit {
-                root: DirectoryEdit {
-                    base: Some(head.root.tree),
-                    entries,
-                    key: None,
-                },
-                ..SnapshotEdit::default()
-            },
+            edit: SnapshotEdit::changing(&head.root, entries),
             commit: Some(CommitRequest {
                 author: "ada".to_owned(),
                 kind: CommitKind::Snapshot,

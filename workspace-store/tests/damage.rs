@@ -42,14 +42,7 @@ fn closed_store(directory: &Path) -> Connection {
             (name.as_bytes().into(), EntryEdit::Put(edit))
         })
         .collect();
-    let edit = SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(root.tree),
-            entries,
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    };
+    let edit = SnapshotEdit::changing(&root, entries);
     let request = CommitRequest {
         author: "ada".to_owned(),
         kind: CommitKind::Manual,

@@ -214,7 +214,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
     Submission {
         expected_head: cut.head,
         base: cut.base.clone(),
-        edit: std::mem::take(&mut cut.edit),
+        edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         commit,
         first_journal_segment: cut.first_journal_segment,
         next_inode_number: cut.next_number,

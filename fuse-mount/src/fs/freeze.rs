@@ -294,14 +294,19 @@ impl State {
             let Some(inode) = self.inodes.get(&number) else {
                 continue;
             };
+            let (target, rdev) = match &inode.kind {
+                Kind::Symlink(target) => (target.clone(), 0),
+                Kind::CharDevice(rdev) | Kind::BlockDevice(rdev) => (Box::default(), *rdev),
+                _ => (Box::default(), 0),
+            };
             let creation = Creation {
                 number,
                 place: None,
                 mode: inode.kind.file_type() | inode.mode,
                 uid: inode.uid,
                 gid: inode.gid,
-                rdev: 0,
-                target: b"",
+                rdev,
+                target: &target,
                 xattrs: inode.xattrs.clone(),
                 time: inode.ctime,
             };

@@ -30,7 +30,7 @@ impl Filesystem {
         let directory = options.directory.clone();
         let journal_directory = directory.join("journal");
         let io = |error| StoreError::io(format!("open overlay {}", directory.display()), error);
-        std::fs::create_dir_all(&journal_directory).map_err(io)?;
+        create_durably(&journal_directory).map_err(io)?;
         let head = source.head()?;
         let overlay = source.overlay()?.filter(|_| !options.is_read_only);
         let first = overlay
@@ -134,6 +134,20 @@ impl Filesystem {
         }
         Ok(filesystem)
     }
+}
+
+/// Makes a directory and those on the way to it that are missing, so that their names survive a
+/// power loss, as the journal's segments below them do.
+fn create_durably(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        create_durably(parent)?;
+        std::fs::create_dir(directory)?;
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Where the numbers of new inodes start in an overlay that never was mounted: from the clock, so

@@ -431,6 +431,9 @@ fn attach_to_kernel(
             return Err(MountError::io("opening /dev/fuse to mount on", &mountpoint)(error));
         }
     };
+    if state.options.allow_other && !mount::helper_permits_allow_other() {
+        return Err(MountError::OthersNotPermitted(mountpoint));
+    }
     match mount::mount_by_helper(&mountpoint, &state.options) {
         Ok(device) => {
             state.by_helper = true;

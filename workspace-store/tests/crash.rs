@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, CommitKind, Inode, Node, TreeEntry};
 use workspace_store::reader::ObjectReader;
 use workspace_store::source::{CommitRequest, Submission};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, CommitKind};
 use workspace_store::source::CommitRequest;
 use workspace_store::{ErrorKind, Store, StoreError, StoreOptions};

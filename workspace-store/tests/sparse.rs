@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use workspace_store::edit::{Content, DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{Content, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, Hole, Node, TreeEntry};
 use workspace_store::reader::ObjectReader;
 use workspace_store::{Store, StoreOptions};

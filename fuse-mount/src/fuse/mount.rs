@@ -98,8 +98,9 @@ impl MountError {
                     .to_owned()
             }
             Self::NotPermitted { .. } => {
-                "run as root, or install the package `fuse3` for its setuid `fusermount3`; in a \
-                 container, start it with `--device /dev/fuse --cap-add SYS_ADMIN`"
+                "run as root, or install the package `fuse3` for its setuid `fusermount3` and let \
+                 users open /dev/fuse (mode 666); in a container, start it with `--device \
+                 /dev/fuse --cap-add SYS_ADMIN`"
                     .to_owned()
             }
             Self::OthersNotPermitted(_) => format!(

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 
 use super::*;
-use crate::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use crate::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use crate::memory_store::{MemoryStore, Tree, random_tree};
 use crate::object::Root;
 

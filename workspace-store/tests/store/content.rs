@@ -361,3 +361,20 @@ fn a_path_as_long_as_linux_allows_is_stored_on_an_ordinary_stack() {
     let commit = fixture.apply(|root| edit_of(root, [("d", directory(deepest))]));
     assert_eq!(fixture.changes(commit).len(), 2050);
 }
+
+#[test]
+fn an_edit_without_entries_empties_the_root_or_keeps_it_as_it_says() {
+    let fixture = Fixture::new();
+    fixture.apply(|root| edit_of(root, [("f", file(1, "content"))]));
+    let (_, root) = fixture.head();
+    let kept = fixture
+        .store
+        .build_root(&root, SnapshotEdit::unchanged(&root))
+        .unwrap();
+    assert_eq!(kept, root);
+    let replacing = SnapshotEdit::replacing(root.attributes.clone(), BTreeMap::new());
+    let emptied = fixture.store.build_root(&root, replacing).unwrap();
+    let entries = ObjectReader::directory(&fixture.store, emptied.tree).unwrap();
+    assert_eq!(entries, []);
+    assert_eq!(emptied.attributes, root.attributes);
+}

@@ -336,6 +336,19 @@ fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
 }
 
 #[test]
+fn fuse_a_message_is_not_lost_to_an_automatic_commit() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    fs::write(mount.join("file"), "content").unwrap();
+    store.unmount(&mount);
+    let named = store.commit("demo", "what I did");
+    let log = store.ok(&["log", "demo", "--oneline"]).stdout;
+    assert!(log.contains("what I did"), "{log}");
+    assert_eq!(store.commit("demo", "and again"), named);
+}
+
+#[test]
 fn fuse_g4_rollback_of_a_live_mount_keeps_open_files_and_can_be_undone() {
     let store = TestStore::new();
     let project = store.scratch_directory("project");

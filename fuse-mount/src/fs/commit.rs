@@ -38,9 +38,12 @@ impl Filesystem {
     }
 
     fn submit_cut(&self, commit: Option<CommitRequest>) -> Result<CommitOutcome> {
+        // The store knows whether a name without changes makes a commit.
+        let is_named = commit.as_ref().is_some_and(CommitRequest::is_named);
         let mut cut = {
             let mut settled = self.settle();
-            if let Some(unchanged) = nothing_to_store(&mut settled.state, commit.is_some()) {
+            let unchanged = nothing_to_store(&mut settled.state, commit.is_some());
+            if let Some(unchanged) = unchanged.filter(|_| !is_named) {
                 return Ok(unchanged);
             }
             settled.state.cut(true).map_err(journal_error)?

@@ -17,6 +17,7 @@ pub mod decode;
 mod dispatch;
 pub mod encode;
 pub mod flush;
+mod hold;
 pub mod init;
 pub mod mount;
 mod notify;

@@ -3,6 +3,8 @@
 //! Writers report to the test what the mount has acknowledged; a cut must keep all that was
 //! reported before it. Contents follow from their number, so that anything torn shows.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

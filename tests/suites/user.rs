@@ -3,6 +3,8 @@
 //! Everything runs in a mount namespace of its own, so that `/dev/fuse` and `/etc/fuse.conf` can be
 //! what a test needs, whatever they are on this machine.
 
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
 use std::fs;
 use std::os::unix::fs::chown;
 use std::process::{Child, Command, Stdio};

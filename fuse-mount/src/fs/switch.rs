@@ -259,6 +259,7 @@ impl State {
     pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) -> Vec<Notification> {
         let now = Timestamp::now();
         let mut notifications = Vec::new();
+        let nameless_before = self.orphans.clone();
         for (link, (number, stored, link_count)) in plan.new_links {
             let mut inode = Inode::from_stored(&stored, Some(now));
             inode.link = Some(link);
@@ -337,6 +338,13 @@ impl State {
                     length: 0,
                 });
             }
+        }
+        let nameless: Vec<u64> = self.orphans.difference(&nameless_before).copied().collect();
+        if let Err(errno) = self.carry_over_orphans(&nameless) {
+            tracing::error!(
+                ?errno,
+                "open files that lost their names would not outlive a crash"
+            );
         }
         // Names were added and taken as changes are, but the store has them.
         self.changes = Default::default();

@@ -73,6 +73,8 @@ impl Helper {
 struct Expected {
     /// By directory and name.
     names: HashMap<(u64, Box<[u8]>), Happening>,
+    /// The inodes that lose names, with their types.
+    removed: HashMap<u64, u32>,
     attributes: HashSet<u64>,
     /// The name that the helper looks up in the root, and the helper's process id.
     hello: Option<(Vec<u8>, u32)>,
@@ -103,6 +105,12 @@ enum Verdict {
         child: u64,
     },
     Attributes,
+    /// The kernel writes back the change time of an inode that has just lost a name.
+    /// `is_echo`: certainly of one that the switch took away.
+    LastTimes {
+        file_type: u32,
+        is_echo: bool,
+    },
 }
 
 impl Echoes {
@@ -129,6 +137,12 @@ impl Echoes {
                     expected.attributes.insert(event.parent);
                 }
                 happening => {
+                    if let Happening::Removed {
+                        child, file_type, ..
+                    } = happening
+                    {
+                        expected.removed.insert(child, file_type);
+                    }
                     let place = (event.parent, event.name.clone());
                     expected.names.insert(place, happening);
                 }
@@ -188,6 +202,20 @@ impl Echoes {
                     Verdict::Refuse(libc::EPERM)
                 };
             }
+            Request::SetAttributes { inode, .. } => {
+                return match expected.removed.get(inode) {
+                    Some(file_type) => Verdict::LastTimes {
+                        file_type: *file_type,
+                        is_echo: true,
+                    },
+                    None if expected.is_announcing => Verdict::Usual,
+                    // Only regular files have times in the kernel.
+                    None => Verdict::LastTimes {
+                        file_type: libc::S_IFREG,
+                        is_echo: false,
+                    },
+                };
+            }
             _ => return Verdict::Usual,
         };
         let is_removal = matches!(
@@ -244,12 +272,22 @@ impl Server {
                 _ => self.remove_again(caller, request, replaced_by, mode),
             },
             Verdict::Created { child } => self.create_again(caller, request, child, mode),
-            Verdict::Attributes => match request {
-                Request::SetAttributes { inode, .. } => {
-                    self.call(caller, &Request::GetAttributes { inode: *inode }, mode)
+            Verdict::Attributes => {
+                let inode = header.node_id;
+                self.call(caller, &Request::GetAttributes { inode }, mode)
+            }
+            Verdict::LastTimes { file_type, is_echo } => {
+                let inode = header.node_id;
+                let look = Request::GetAttributes { inode };
+                let request = if is_echo { &look } else { request };
+                match self.call(caller, request, mode) {
+                    // The kernel would keep an error for the next syncfs.
+                    Err(Failure::Errno(_)) => {
+                        Ok(Response::Attributes(attributes_of_gone(inode, file_type)))
+                    }
+                    result => result,
                 }
-                _ => Err(Failure::Errno(Errno(libc::EIO))),
-            },
+            }
         };
         let response = match result {
             Ok(response) => response,
@@ -296,12 +334,7 @@ impl Server {
             Err(Failure::Errno(_)) => Ok(Response::Entry(Entry {
                 inode: child,
                 generation: 0,
-                attributes: FileAttributes {
-                    inode: child,
-                    mode: file_type | 0o755,
-                    link_count: 1,
-                    ..FileAttributes::default()
-                },
+                attributes: attributes_of_gone(child, file_type),
             })),
             result => result,
         }
@@ -381,6 +414,16 @@ impl Server {
             count: 1,
         };
         self.forget(caller, &request);
+    }
+}
+
+/// Attributes of an inode that the filesystem does not have any more.
+fn attributes_of_gone(inode: u64, file_type: u32) -> FileAttributes {
+    FileAttributes {
+        inode,
+        mode: file_type | 0o755,
+        link_count: 1,
+        ..FileAttributes::default()
     }
 }
 

@@ -19,6 +19,7 @@ mod load;
 mod names;
 mod open;
 pub mod request;
+mod settle;
 mod state;
 mod switch;
 mod watch;

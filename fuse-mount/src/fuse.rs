@@ -18,6 +18,7 @@ mod dispatch;
 pub mod encode;
 mod events;
 pub mod flush;
+mod hold;
 pub mod init;
 pub mod mount;
 mod notify;

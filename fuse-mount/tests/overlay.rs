@@ -342,6 +342,29 @@ fn g5_a_commit_without_changes_makes_none_and_what_came_and_went_leaves_no_trace
 }
 
 #[test]
+fn a_named_commit_is_made_although_an_automatic_one_took_the_changes() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "kept", b"1");
+    let commit = |kind, message: &str| {
+        let request = CommitRequest {
+            author: "tester".into(),
+            kind,
+            message: message.into(),
+            run: None,
+            step: None,
+        };
+        mounted.filesystem.commit(request).unwrap()
+    };
+    let automatic = commit(CommitKind::Snapshot, "");
+    assert!(!commit(CommitKind::Manual, "").is_new);
+    let named = commit(CommitKind::Manual, "what I did");
+    assert!(named.is_new);
+    assert_eq!(named.root, automatic.root);
+    assert_eq!(commit(CommitKind::Manual, "again").commit, named.commit);
+}
+
+#[test]
 fn a_resent_request_is_answered_and_not_repeated() {
     let overlay = Overlay::new();
     let (first, removal, created);

@@ -499,15 +499,6 @@ impl Filesystem {
             .collect()
     }
 
-    /// Makes the kernel hand over what it still holds, so that a cut has all that was written.
-    pub(super) fn flush_sessions(&self) {
-        for session in self.session_references() {
-            if let Err(error) = session.flush() {
-                tracing::warn!(%error, "the kernel's cache could not be written back");
-            }
-        }
-    }
-
     pub(super) fn notify_sessions(&self, notifications: &[Notification]) {
         for session in self.session_references() {
             for notification in notifications {

@@ -413,6 +413,23 @@ pub trait KernelSession: Send + Sync {
     /// long, and must not hang for ever when the daemon is killed meanwhile.
     fn flush(&self) -> std::io::Result<()>;
 
+    /// Makes programs wait that write to these inodes or change their attributes, except through
+    /// shared mappings, until [`KernelSession::release_writers`]. Adds to those held already.
+    ///
+    /// # Errors
+    /// The session can't do that; some may be held all the same.
+    fn hold_writers(&self, inodes: &[u64]) -> std::io::Result<()>;
+
+    /// Lets all held writers go on.
+    fn release_writers(&self);
+
+    /// Makes programs wait that make, remove or rename files, until
+    /// [`KernelSession::release_names`].
+    fn hold_names(&self);
+
+    /// Lets those go on, after doing in the calling thread what they asked for.
+    fn release_names(&self);
+
     /// Queues a notification; returns at once.
     fn notify(&self, notification: Notification);
 

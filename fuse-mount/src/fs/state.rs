@@ -18,6 +18,7 @@ use workspace_store::source::WorkspaceSource;
 use super::content;
 use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
 use super::request::Errno;
+use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
 use crate::journal::{Journal, Location};
 
@@ -117,6 +118,8 @@ pub(crate) struct State {
     /// When the first change after the last cut was made, and the newest one.
     pub(crate) first_change: Option<std::time::Instant>,
     pub(crate) last_change: Option<std::time::Instant>,
+    /// What changes while a moment for a cut is looked for.
+    pub(crate) touched: Option<Touched>,
 }
 
 impl State {
@@ -170,6 +173,7 @@ impl State {
             is_replaying: false,
             first_change: None,
             last_change: None,
+            touched: None,
         }
     }
 
@@ -208,6 +212,9 @@ impl State {
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
         self.apply(unique, record, Some(location));
+        if let Some(touched) = &mut self.touched {
+            touched.note(record);
+        }
         let now = std::time::Instant::now();
         self.first_change.get_or_insert(now);
         self.last_change = Some(now);

@@ -18,6 +18,7 @@ use super::decode::{self, Header, InitRequest, Operation};
 use super::encode::{Asked, Encoding, Reply};
 use super::events::Echoes;
 use super::flush::Barriers;
+use super::hold::Holds;
 use super::init::Negotiated;
 use super::options::SessionOptions;
 use super::protocol::{HEADER_ROOM_BYTES, InitFlags, Opcode, UNIQUE_RESEND};
@@ -38,6 +39,7 @@ pub(super) struct Server {
     pub(super) counters: Arc<Counters>,
     pub(super) barriers: Arc<Barriers>,
     pub(super) echoes: Arc<Echoes>,
+    pub(super) holds: Arc<Holds>,
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) on_init: OnInit,
     pub(super) on_ready: Box<dyn Fn(Result<(), String>) + Send + Sync>,
@@ -120,8 +122,28 @@ impl Server {
             Outcome::Silent => {}
             Outcome::HandOver => {
                 tracing::error!("the filesystem would block where it may");
-                self.write_error(bytes, reply, libc::EIO);
+                self.write_error(bytes, libc::EIO);
             }
+        }
+    }
+
+    /// Does and answers a request that was put aside.
+    pub(super) fn answer_late(&self, bytes: &[u8]) {
+        let mut reply = Reply::default();
+        if matches!(
+            self.process(bytes, Mode::MayBlock, &mut reply),
+            Outcome::Answer
+        ) {
+            self.write(&mut reply, bytes);
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(super) fn refuse(&self, unique: u64, errno: i32) {
+        let mut reply = Reply::default();
+        reply.encode_error(unique, Errno(errno));
+        if let Err(errno) = writev(&*self.device, &reply.slices()) {
+            tracing::debug!(%errno, "the kernel refused an error");
         }
     }
 
@@ -150,6 +172,9 @@ impl Server {
             }
         };
         match operation {
+            Operation::Filesystem(request) if self.holds.take(&header, &request, bytes, mode) => {
+                Outcome::Silent
+            }
             Operation::Filesystem(request) => self.filesystem(&header, request, mode, reply),
             Operation::ForgetMany(forgets) => {
                 let caller = self.caller(&header);
@@ -369,7 +394,7 @@ impl Server {
                 Err(SystemErrno::ENOENT | SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => break,
                 Err(errno) => {
                     tracing::error!(%errno, "the kernel refused an answer");
-                    self.write_error(request, reply, libc::EIO);
+                    self.write_error(request, libc::EIO);
                     break;
                 }
             }
@@ -381,12 +406,9 @@ impl Server {
         }
     }
 
-    fn write_error(&self, request: &[u8], reply: &mut Reply, errno: i32) {
+    fn write_error(&self, request: &[u8], errno: i32) {
         if let Ok((header, _)) = decode::decode_header(request) {
-            reply.encode_error(header.unique, Errno(errno));
-            if let Err(errno) = writev(&*self.device, &reply.slices()) {
-                tracing::debug!(%errno, "the kernel refused an error, too");
-            }
+            self.refuse(header.unique, errno);
         }
     }
 }

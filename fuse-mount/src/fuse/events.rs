@@ -18,7 +18,6 @@ mod helper;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -490,7 +489,7 @@ fn ask(
     message: &[u8],
     deadline: Instant,
 ) -> io::Result<Vec<u8>> {
-    process.send(operation, mountpoint.as_os_str().as_bytes(), message)?;
+    process.send(operation, mountpoint, &[b"", message])?;
     let mut head = [0_u8; 8];
     read_until(process, &mut head, deadline)?;
     let [a, b, c, d, e, f, g, h] = head;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -29,6 +29,8 @@ const BARRIER_PREFIX: &[u8] = b".kura-flush-";
 /// Inode numbers from here on are barriers; no filesystem gets that far.
 const FIRST_BARRIER_INODE: u64 = 1 << 62;
 const BARRIER_BYTES: u64 = 4096;
+/// For a thread that makes one system call.
+const HOLD_STACK_BYTES: usize = 64 * 1024;
 
 /// The barriers of a session.
 #[derive(Debug, Default)]
@@ -46,6 +48,7 @@ impl Barriers {
         Ok(BarrierGuard {
             barriers: self,
             name,
+            inode,
         })
     }
 
@@ -65,11 +68,11 @@ impl Barriers {
                 if *parent == ROOT_ID && name.starts_with(BARRIER_PREFIX) =>
             {
                 let inode = *self.by_name.lock().get(*name)?;
-                return Some(Ok(Response::Entry(Entry {
-                    inode,
-                    generation: 0,
-                    attributes: attributes(inode),
-                })));
+                return Some(Ok(entry(inode)));
+            }
+            // Opened by its handle.
+            Request::Lookup { parent, name: b"." } if self.is_barrier(*parent) => {
+                return Some(Ok(entry(*parent)));
             }
             Request::GetAttributes { inode }
             | Request::Read { inode, .. }
@@ -112,6 +115,14 @@ pub(super) fn random_name(prefix: &[u8]) -> io::Result<Vec<u8>> {
     Ok(name)
 }
 
+fn entry(inode: u64) -> Response {
+    Response::Entry(Entry {
+        inode,
+        generation: 0,
+        attributes: attributes(inode),
+    })
+}
+
 /// Attributes of a file that only the session has.
 pub(super) fn attributes(inode: u64) -> FileAttributes {
     FileAttributes {
@@ -127,12 +138,18 @@ pub(super) fn attributes(inode: u64) -> FileAttributes {
 pub(super) struct BarrierGuard<'a> {
     barriers: &'a Barriers,
     name: Vec<u8>,
+    inode: u64,
 }
 
 impl BarrierGuard<'_> {
     /// Name of the file in the root directory.
     pub(super) fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Its inode number.
+    pub(super) fn inode(&self) -> u64 {
+        self.inode
     }
 }
 
@@ -145,6 +162,7 @@ impl Drop for BarrierGuard<'_> {
 const FLUSH: u8 = b'F';
 const UNMOUNT: u8 = b'U';
 const UNMOUNT_LAZILY: u8 = b'L';
+const HOLD: u8 = b'H';
 /// Longest path or name in a message.
 const FIELD_LIMIT_BYTES: u32 = 64 * 1024;
 
@@ -208,22 +226,24 @@ impl FlushHelper {
         })
     }
 
-    fn ask(&self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<()> {
+    fn ask(&self, operation: u8, mountpoint: &Path, parameters: &[&[u8]; 2]) -> io::Result<usize> {
         let idle = self.idle.lock().pop();
         if let Some(mut process) = idle
-            && let Ok(answer) = process.ask(operation, mountpoint, name)
+            && let Ok(answer) = process.ask(operation, mountpoint, parameters)
         {
             self.idle.lock().push(process);
             return answer;
         }
         // None idle, or it died meanwhile.
         let mut process = self.spawn()?;
-        let answer = process.ask(operation, mountpoint, name).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("the flush helper gave no answer: {error}"),
-            )
-        })?;
+        let answer = process
+            .ask(operation, mountpoint, parameters)
+            .map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the flush helper gave no answer: {error}"),
+                )
+            })?;
         self.idle.lock().push(process);
         answer
     }
@@ -244,22 +264,46 @@ impl FlushHelper {
     }
 
     /// Writes back what the kernel holds of the mount, then reads the barrier.
-    pub(super) fn flush(&self, mountpoint: &Path, barrier: &[u8]) -> io::Result<()> {
-        self.ask(FLUSH, mountpoint, barrier)
+    pub(super) fn flush(&self, mountpoint: &Path, barrier: &BarrierGuard<'_>) -> io::Result<()> {
+        let parameters = [&barrier.inode().to_le_bytes()[..], barrier.name()];
+        self.ask(FLUSH, mountpoint, &parameters).map(drop)
+    }
+
+    /// Starts to set an attribute of these inodes, and returns how many of them there are still.
+    pub(super) fn hold(
+        &self,
+        mountpoint: &Path,
+        attribute: &[u8],
+        inodes: &[u64],
+    ) -> io::Result<usize> {
+        let inodes: Vec<u8> = inodes
+            .iter()
+            .flat_map(|inode| inode.to_le_bytes())
+            .collect();
+        self.ask(HOLD, mountpoint, &[&inodes, attribute])
     }
 
     /// Unmounts, in the helper for the same reason as above.
     pub(super) fn unmount(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
         let operation = if lazy { UNMOUNT_LAZILY } else { UNMOUNT };
-        self.ask(operation, mountpoint, b"")
+        self.ask(operation, mountpoint, &[b"", b""]).map(drop)
     }
 }
 
 impl HelperProcess {
     /// Sends a message; its fields are at most [`FIELD_LIMIT_BYTES`] long.
-    pub(super) fn send(&mut self, operation: u8, first: &[u8], second: &[u8]) -> io::Result<()> {
+    pub(super) fn send(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        parameters: &[&[u8]; 2],
+    ) -> io::Result<()> {
         let mut message = vec![operation];
-        for field in [first, second] {
+        for field in [
+            mountpoint.as_os_str().as_bytes(),
+            parameters[0],
+            parameters[1],
+        ] {
             message.extend((field.len() as u32).to_le_bytes());
             message.extend(field);
         }
@@ -275,14 +319,17 @@ impl HelperProcess {
     }
 
     /// The outer error means that the helper is of no use any more.
-    fn ask(&mut self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<io::Result<()>> {
-        self.send(operation, mountpoint.as_os_str().as_bytes(), name)?;
+    fn ask(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        parameters: &[&[u8]; 2],
+    ) -> io::Result<io::Result<usize>> {
+        self.send(operation, mountpoint, parameters)?;
         let mut answer = [0_u8; 4];
         self.answers.read_exact(&mut answer)?;
-        Ok(match i32::from_le_bytes(answer) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        })
+        let answer = i32::from_le_bytes(answer);
+        Ok(usize::try_from(answer).map_err(|_| io::Error::from_raw_os_error(-answer)))
     }
 }
 
@@ -303,6 +350,13 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
             return Ok(());
         }
         let mountpoint = read_field(&mut requests)?;
+        let inodes = read_field(&mut requests)?;
+        let inodes: Vec<u64> = inodes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .collect();
         let name = read_field(&mut requests)?;
         let mountpoint = Path::new(OsStr::from_bytes(&mountpoint));
         if let Some(answer) = events::serve(operation[0], mountpoint, &name) {
@@ -311,16 +365,17 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
             continue;
         }
         let result = match operation[0] {
-            FLUSH => flush_here(mountpoint, OsStr::from_bytes(&name)),
-            UNMOUNT => unmount_here(mountpoint, false),
-            UNMOUNT_LAZILY => unmount_here(mountpoint, true),
+            FLUSH => flush_here(mountpoint, inodes.first().copied(), &name).map(|()| 0),
+            HOLD => hold_here(mountpoint, &inodes, &name),
+            UNMOUNT => unmount_here(mountpoint, false).map(|()| 0),
+            UNMOUNT_LAZILY => unmount_here(mountpoint, true).map(|()| 0),
             _ => Err(io::Error::from_raw_os_error(libc::EBADMSG)),
         };
-        let errno = match result {
-            Ok(()) => 0,
-            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        let answer = match result {
+            Ok(count) => count as i32,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        answers.write_all(&errno.to_le_bytes())?;
+        answers.write_all(&answer.to_le_bytes())?;
         answers.flush()?;
     }
 }
@@ -337,22 +392,90 @@ fn read_field(requests: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(field)
 }
 
-fn flush_here(mountpoint: &Path, barrier: &OsStr) -> io::Result<()> {
+fn flush_here(mountpoint: &Path, inode: Option<u64>, name: &[u8]) -> io::Result<()> {
     let root = File::open(mountpoint)?;
     // SAFETY: the descriptor is open.
     if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Relative to the directory that was synced, whatever is mounted there by now.
-    let name = CString::new(barrier.as_bytes())?;
-    let barrier = nix::fcntl::openat(
-        &root,
-        name.as_c_str(),
-        nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC,
-        nix::sys::stat::Mode::empty(),
-    )?;
-    let mut byte = [0_u8; 1];
-    File::from(barrier).read_exact(&mut byte)
+    // By its handle if that is allowed: the root directory may be locked by a request that waits.
+    let by_handle = inode.map(|inode| open_by_handle(&root, inode, libc::O_RDONLY));
+    let mut barrier = match by_handle {
+        Some(Ok(barrier)) => barrier,
+        _ => {
+            // Relative to the directory that was synced, whatever is mounted there by now.
+            let name = CString::new(name)?;
+            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
+            let mode = nix::sys::stat::Mode::empty();
+            nix::fcntl::openat(&root, name.as_c_str(), flags, mode)?.into()
+        }
+    };
+    barrier.read_exact(&mut [0_u8; 1])
+}
+
+/// A thread for each inode begins to set the attribute, and ends when the daemon answers.
+fn hold_here(mountpoint: &Path, inodes: &[u64], attribute: &[u8]) -> io::Result<usize> {
+    let root = File::open(mountpoint)?;
+    let attribute = CString::new(attribute)?;
+    let mut count = 0;
+    for inode in inodes {
+        let file = match open_by_handle(&root, *inode, libc::O_PATH) {
+            Ok(file) => file,
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => continue,
+            Err(error) => return Err(error),
+        };
+        let attribute = attribute.clone();
+        std::thread::Builder::new()
+            .stack_size(HOLD_STACK_BYTES)
+            .spawn(move || {
+                let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
+                // SAFETY: both strings end with NUL; the value is empty.
+                unsafe {
+                    libc::setxattr(
+                        path.as_ptr().cast(),
+                        attribute.as_ptr(),
+                        std::ptr::null(),
+                        0,
+                        0,
+                    )
+                };
+            })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Opens an inode of the mount by the handle that the kernel's FUSE makes of its number and
+/// generation (`fuse_encode_fh`), which takes no directory's lock.
+fn open_by_handle(root: &File, inode: u64, flags: libc::c_int) -> io::Result<File> {
+    #[repr(C)]
+    struct Handle {
+        bytes: libc::c_uint,
+        kind: libc::c_int,
+        inode_high: u32,
+        inode_low: u32,
+        generation: u32,
+    }
+    let mut handle = Handle {
+        bytes: 12,
+        kind: 0x81,
+        inode_high: (inode >> 32) as u32,
+        inode_low: inode as u32,
+        generation: 0,
+    };
+    // SAFETY: `handle` has the layout of file_handle with 12 bytes behind its head.
+    let descriptor = unsafe {
+        libc::open_by_handle_at(
+            root.as_raw_fd(),
+            (&raw mut handle).cast(),
+            flags | libc::O_CLOEXEC,
+        )
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 /// Unmounts in the calling process.

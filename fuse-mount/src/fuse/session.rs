@@ -20,6 +20,7 @@ use super::dispatch::{self, Server};
 use super::encode::Encoding;
 use super::events::{self, ANNOUNCE_TIMEOUT, Echoes};
 use super::flush::{self, Barriers, FlushHelper};
+use super::hold::Holds;
 use super::init::Negotiated;
 use super::mount::{self, MountError};
 use super::notify::Notifier;
@@ -75,6 +76,7 @@ struct Connection {
     counters: Arc<Counters>,
     barriers: Arc<Barriers>,
     echoes: Arc<Echoes>,
+    holds: Arc<Holds>,
     /// Taken away at the end, which ends its thread.
     notifier: Mutex<Option<Notifier>>,
     has_ended: Mutex<bool>,
@@ -86,13 +88,33 @@ impl KernelSession for Connection {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();
         match helper {
-            Some(helper) => helper.flush(&self.mountpoint, barrier.name()),
+            Some(helper) => helper.flush(&self.mountpoint, &barrier),
             None => flush::flush_with_commands(&self.mountpoint, barrier.name()),
         }
         .map_err(|error| {
             let mountpoint = self.mountpoint.display();
             io::Error::new(error.kind(), format!("flushing {mountpoint}: {error}"))
         })
+    }
+
+    fn hold_writers(&self, inodes: &[u64]) -> io::Result<()> {
+        let helper = self.environment.flush_helper.as_ref();
+        let helper = helper.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        self.holds.hold_writers(inodes, |attribute, inodes| {
+            helper.hold(&self.mountpoint, attribute, inodes)
+        })
+    }
+
+    fn release_writers(&self) {
+        self.holds.release_writers();
+    }
+
+    fn hold_names(&self) {
+        self.holds.hold_names();
+    }
+
+    fn release_names(&self) {
+        self.holds.release_names();
     }
 
     fn notify(&self, notification: Notification) {
@@ -252,6 +274,9 @@ impl Session {
         let counters = Arc::new(Counters::default());
         let barriers = Arc::new(Barriers::default());
         let echoes = Arc::new(echoes);
+        let holds = Holds::new()
+            .map(Arc::new)
+            .map_err(MountError::io("reading random numbers for", &mountpoint))?;
         let notifier = Notifier::start(device.clone(), counters.clone())
             .map_err(MountError::io("starting threads for", &mountpoint))?;
         let options = state.options.clone();
@@ -267,6 +292,7 @@ impl Session {
             counters: counters.clone(),
             barriers: barriers.clone(),
             echoes: echoes.clone(),
+            holds: holds.clone(),
             notifier: Mutex::new(Some(notifier)),
             has_ended: Mutex::new(false),
             ended: Condvar::new(),
@@ -287,6 +313,7 @@ impl Session {
             counters,
             barriers,
             echoes,
+            holds: holds.clone(),
             outstanding: Arc::new(Outstanding::default()),
             on_init: {
                 let connection = connection.clone();
@@ -294,6 +321,7 @@ impl Session {
             },
             on_ready: Box::new(move |result| drop(ready_sender.try_send(result))),
         });
+        holds.serve_with(&server);
         let attachment = connection.environment.handler.attach(connection.clone());
         let ending = connection.clone();
         let started = thread::Builder::new()

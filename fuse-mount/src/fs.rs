@@ -4,7 +4,7 @@
 //! makes commits; `state`
 //! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
 //! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
-//! version.
+//! version, and `watch` has those told of it who watch.
 
 mod acl;
 mod attributes;
@@ -22,6 +22,7 @@ pub mod request;
 mod settle;
 mod state;
 mod switch;
+mod watch;
 
 pub use open::COMMIT_STACK_BYTES;
 

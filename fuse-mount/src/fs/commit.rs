@@ -55,7 +55,7 @@ impl Filesystem {
 
     /// Makes the live tree equal to `target` as a new commit, atomically; what was uncommitted is
     /// committed first, so nothing is lost [G-4]. Writers are held up only where they leave no
-    /// pause.
+    /// pause. Those who watch have their events when this returns (see `watch`).
     pub fn switch(&self, target: Root, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
         let rescue = CommitRequest {
@@ -69,6 +69,7 @@ impl Filesystem {
                 break;
             }
         }
+        let watchers = self.find_watchers();
         // From here on nobody changes anything: what programs have written is in the version
         // before the switch, what they write then goes to the tree after it.
         let mut settled = self.settle();
@@ -81,6 +82,7 @@ impl Filesystem {
         if state.base == target {
             return Ok(outcome_of(state));
         }
+        self.load_watched(state, &watchers);
         let plan = state.plan_switch(&target).map_err(|errno| {
             let error = std::io::Error::from_raw_os_error(errno.0);
             StoreError::io(
@@ -99,9 +101,10 @@ impl Filesystem {
         );
         let result = self.source.submit(submission);
         let outcome = finish(state, cut, false, result)?;
+        let events = state.plan_events(&plan, &watchers);
         let notifications = state.apply_switch(plan, outcome.root.clone());
         drop(settled);
-        self.notify_sessions(&notifications);
+        self.tell_sessions(notifications, &events, &watchers);
         Ok(outcome)
     }
 

@@ -18,7 +18,7 @@ use workspace_store::source::WorkspaceSource;
 
 use super::content::Frozen;
 use super::data::{ListRequest, WriteRequest};
-use super::inode::Kind;
+use super::inode::{Inode, Kind};
 use super::load::KnownPlaces;
 use super::names::{NAME_MAX_BYTES, NewInode};
 use super::request::{
@@ -498,6 +498,12 @@ impl Filesystem {
                 session.notify(notification.clone());
             }
         }
+    }
+
+    /// Whether the kernel may know an inode.
+    pub fn is_known(&self, inode: u64) -> bool {
+        let state = self.state.lock();
+        state.inodes.get(&inode).is_some_and(Inode::is_used)
     }
 
     /// What is uncommitted, and sizes.

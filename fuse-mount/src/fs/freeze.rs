@@ -290,7 +290,13 @@ impl State {
             self.append_only(&Record::Recent(recent))?;
         }
         let orphans: Vec<u64> = self.orphans.iter().copied().collect();
-        for number in orphans {
+        self.carry_over_orphans(&orphans)
+    }
+
+    /// Writes open files without a name into the journal, so that the records of later changes to
+    /// them have something to refer to.
+    pub(crate) fn carry_over_orphans(&mut self, orphans: &[u64]) -> Result<(), Errno> {
+        for number in orphans.iter().copied() {
             let Some(inode) = self.inodes.get(&number) else {
                 continue;
             };

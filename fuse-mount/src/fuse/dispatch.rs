@@ -16,6 +16,7 @@ use super::Handler;
 use super::counters::Counters;
 use super::decode::{self, Header, InitRequest, Operation};
 use super::encode::{Asked, Encoding, Reply};
+use super::events::Echoes;
 use super::flush::Barriers;
 use super::hold::Holds;
 use super::init::Negotiated;
@@ -37,6 +38,7 @@ pub(super) struct Server {
     pub(super) negotiated: OnceLock<Negotiated>,
     pub(super) counters: Arc<Counters>,
     pub(super) barriers: Arc<Barriers>,
+    pub(super) echoes: Arc<Echoes>,
     pub(super) holds: Arc<Holds>,
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) on_init: OnInit,
@@ -44,7 +46,7 @@ pub(super) struct Server {
 }
 
 /// What became of a request.
-enum Outcome {
+pub(super) enum Outcome {
     /// The reply is ready to be written.
     Answer,
     /// No reply is expected.
@@ -233,7 +235,7 @@ impl Server {
         }
     }
 
-    fn forget(&self, caller: &Caller, request: &Request<'_>) {
+    pub(super) fn forget(&self, caller: &Caller, request: &Request<'_>) {
         if let Request::Forget { inode, .. } = request
             && self.barriers.is_barrier(*inode)
         {
@@ -245,7 +247,7 @@ impl Server {
     }
 
     /// Calls the filesystem; a panic is an I/O error.
-    fn call(
+    pub(super) fn call(
         &self,
         caller: &Caller,
         request: &Request<'_>,
@@ -269,6 +271,9 @@ impl Server {
         reply: &mut Reply,
     ) -> Outcome {
         let caller = self.caller(header);
+        if let Some(outcome) = self.answer_echo(header, &caller, &request, mode, reply) {
+            return outcome;
+        }
         let mut translated = Vec::new();
         let mut request = request;
         let answer_error = |reply: &mut Reply, errno: i32| {

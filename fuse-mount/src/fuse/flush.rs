@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::mount::{MntFlags, umount2};
 use parking_lot::Mutex;
 
+use super::events;
 use super::protocol::ROOT_ID;
 use crate::fs::request::{Entry, Errno, Failure, FileAttributes, Mode, Request, Response};
 
@@ -41,12 +42,7 @@ pub(super) struct Barriers {
 impl Barriers {
     /// Makes a barrier; it exists until the guard is dropped.
     pub(super) fn open(&self) -> io::Result<BarrierGuard<'_>> {
-        let mut random = [0_u8; 16];
-        File::open("/dev/urandom")?.read_exact(&mut random)?;
-        let mut name = BARRIER_PREFIX.to_vec();
-        for byte in random {
-            write!(name, "{byte:02x}")?;
-        }
+        let name = random_name(BARRIER_PREFIX)?;
         let inode = FIRST_BARRIER_INODE + self.next.fetch_add(1, Ordering::Relaxed);
         self.by_name.lock().insert(name.clone(), inode);
         Ok(BarrierGuard {
@@ -108,6 +104,17 @@ impl Barriers {
     }
 }
 
+/// A name that nobody can guess.
+pub(super) fn random_name(prefix: &[u8]) -> io::Result<Vec<u8>> {
+    let mut random = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let mut name = prefix.to_vec();
+    for byte in random {
+        write!(name, "{byte:02x}")?;
+    }
+    Ok(name)
+}
+
 fn entry(inode: u64) -> Response {
     Response::Entry(Entry {
         inode,
@@ -116,7 +123,8 @@ fn entry(inode: u64) -> Response {
     })
 }
 
-fn attributes(inode: u64) -> FileAttributes {
+/// Attributes of a file that only the session has.
+pub(super) fn attributes(inode: u64) -> FileAttributes {
     FileAttributes {
         inode,
         size: BARRIER_BYTES,
@@ -165,10 +173,12 @@ pub struct FlushHelper {
     program: OsString,
     arguments: Vec<OsString>,
     idle: Mutex<Vec<HelperProcess>>,
+    /// Those for events: what they ask a mount is not carried out, so nobody else uses them.
+    idle_for_events: Mutex<Vec<HelperProcess>>,
 }
 
 #[derive(Debug)]
-struct HelperProcess {
+pub(super) struct HelperProcess {
     child: Child,
     requests: ChildStdin,
     answers: ChildStdout,
@@ -190,6 +200,7 @@ impl FlushHelper {
             program: program.into(),
             arguments,
             idle: Mutex::default(),
+            idle_for_events: Mutex::default(),
         }
     }
 
@@ -237,6 +248,21 @@ impl FlushHelper {
         answer
     }
 
+    /// A process for `events`, and for nothing else from then on.
+    pub(super) fn take_event_process(&self) -> io::Result<HelperProcess> {
+        while let Some(mut process) = self.idle_for_events.lock().pop() {
+            if matches!(process.child.try_wait(), Ok(None)) {
+                return Ok(process);
+            }
+        }
+        self.spawn()
+    }
+
+    /// The process waits for its next task.
+    pub(super) fn keep_event_process(&self, process: HelperProcess) {
+        self.idle_for_events.lock().push(process);
+    }
+
     /// Writes back what the kernel holds of the mount, then reads the barrier.
     pub(super) fn flush(&self, mountpoint: &Path, barrier: &BarrierGuard<'_>) -> io::Result<()> {
         let parameters = [&barrier.inode().to_le_bytes()[..], barrier.name()];
@@ -265,13 +291,13 @@ impl FlushHelper {
 }
 
 impl HelperProcess {
-    /// The outer error means that the helper is of no use any more.
-    fn ask(
+    /// Sends a message; its fields are at most [`FIELD_LIMIT_BYTES`] long.
+    pub(super) fn send(
         &mut self,
         operation: u8,
         mountpoint: &Path,
         parameters: &[&[u8]; 2],
-    ) -> io::Result<io::Result<usize>> {
+    ) -> io::Result<()> {
         let mut message = vec![operation];
         for field in [
             mountpoint.as_os_str().as_bytes(),
@@ -281,7 +307,25 @@ impl HelperProcess {
             message.extend((field.len() as u32).to_le_bytes());
             message.extend(field);
         }
-        self.requests.write_all(&message)?;
+        self.requests.write_all(&message)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn answers(&mut self) -> &mut ChildStdout {
+        &mut self.answers
+    }
+
+    /// The outer error means that the helper is of no use any more.
+    fn ask(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        parameters: &[&[u8]; 2],
+    ) -> io::Result<io::Result<usize>> {
+        self.send(operation, mountpoint, parameters)?;
         let mut answer = [0_u8; 4];
         self.answers.read_exact(&mut answer)?;
         let answer = i32::from_le_bytes(answer);
@@ -315,6 +359,11 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
             .collect();
         let name = read_field(&mut requests)?;
         let mountpoint = Path::new(OsStr::from_bytes(&mountpoint));
+        if let Some(answer) = events::serve(operation[0], mountpoint, &name) {
+            answers.write_all(&answer)?;
+            answers.flush()?;
+            continue;
+        }
         let result = match operation[0] {
             FLUSH => flush_here(mountpoint, inodes.first().copied(), &name).map(|()| 0),
             HOLD => hold_here(mountpoint, &inodes, &name),

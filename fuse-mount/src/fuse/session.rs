@@ -18,6 +18,7 @@ use zerocopy::IntoBytes;
 use super::counters::{Counters, RequestCount};
 use super::dispatch::{self, Server};
 use super::encode::Encoding;
+use super::events::{self, ANNOUNCE_TIMEOUT, Echoes};
 use super::flush::{self, Barriers, FlushHelper};
 use super::hold::Holds;
 use super::init::Negotiated;
@@ -27,7 +28,7 @@ use super::options::{SessionOptions, SessionState};
 use super::protocol::{NOTIFY_RESEND, OutHeader};
 use super::workers::Outstanding;
 use super::{DeviceHolder, Handler};
-use crate::fs::request::{KernelSession, Notification};
+use crate::fs::request::{Event, KernelSession, Notification, Watched};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -74,6 +75,7 @@ struct Connection {
     device_number: Mutex<Option<(u32, u32)>>,
     counters: Arc<Counters>,
     barriers: Arc<Barriers>,
+    echoes: Arc<Echoes>,
     holds: Arc<Holds>,
     /// Taken away at the end, which ends its thread.
     notifier: Mutex<Option<Notifier>>,
@@ -126,6 +128,43 @@ impl KernelSession for Connection {
             notifier.refresh_attributes(inode);
         }
     }
+
+    fn watched(&self) -> Watched {
+        let helper = self.environment.flush_helper.as_ref();
+        // Where nothing can be changed, no call makes an event.
+        let (Some(helper), false) = (helper, self.state.lock().options.read_only) else {
+            return Watched::default();
+        };
+        let Some(device) = self.find_device_number() else {
+            return Watched::default();
+        };
+        events::watched(helper, device).unwrap_or_else(|error| {
+            let mountpoint = self.mountpoint.display();
+            tracing::warn!(%error, %mountpoint, "can't find out who watches the mount");
+            Watched::default()
+        })
+    }
+
+    fn announce(&self, events: &[Event]) {
+        let Some(helper) = &self.environment.flush_helper else {
+            return;
+        };
+        let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
+        let reached = self.notifier.lock().as_ref().map(Notifier::mark);
+        let is_told = reached.is_some_and(|reached| {
+            reached.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
+        });
+        let result = if is_told {
+            events::announce(&self.echoes, helper, &self.mountpoint, events, deadline)
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        if let Err(error) = result {
+            let mountpoint = self.mountpoint.display();
+            let count = events.len();
+            tracing::warn!(%error, %mountpoint, count, "some who watch the mount hear no event");
+        }
+    }
 }
 
 impl Connection {
@@ -174,7 +213,7 @@ impl Session {
             by_helper: false,
         };
         let device = attach_to_kernel(&mut state, &environment)?;
-        let (session, ready) = Self::serve(device, state, environment)?;
+        let (session, ready) = Self::serve(device, state, environment, Echoes::default())?;
         let reason = match ready.recv_timeout(HANDSHAKE_TIMEOUT) {
             Ok(Ok(())) => None,
             Ok(Err(reason)) => Some(reason),
@@ -209,6 +248,7 @@ impl Session {
             error: NOTIFY_RESEND,
             unique: 0,
         };
+        let echoes = Echoes::of_resumed(&state.mountpoint);
         // Before the loop reads anything: what it reads must not be sent to it a second time.
         if let Err(errno) = nix::unistd::write(&device, resend.as_bytes()) {
             tracing::warn!(
@@ -218,7 +258,7 @@ impl Session {
                  their callers are killed"
             );
         }
-        let (session, _ready) = Self::serve(device, state, environment)?;
+        let (session, _ready) = Self::serve(device, state, environment, echoes)?;
         session.connection.find_device_number();
         Ok(session)
     }
@@ -227,11 +267,13 @@ impl Session {
         device: OwnedFd,
         state: SessionState,
         environment: Environment,
+        echoes: Echoes,
     ) -> Result<(Self, crossbeam_channel::Receiver<Result<(), String>>), MountError> {
         let mountpoint = state.mountpoint.clone();
         let device = Arc::new(device);
         let counters = Arc::new(Counters::default());
         let barriers = Arc::new(Barriers::default());
+        let echoes = Arc::new(echoes);
         let holds = Holds::new()
             .map(Arc::new)
             .map_err(MountError::io("reading random numbers for", &mountpoint))?;
@@ -249,6 +291,7 @@ impl Session {
             device_number: Mutex::new(None),
             counters: counters.clone(),
             barriers: barriers.clone(),
+            echoes: echoes.clone(),
             holds: holds.clone(),
             notifier: Mutex::new(Some(notifier)),
             has_ended: Mutex::new(false),
@@ -269,6 +312,7 @@ impl Session {
             negotiated,
             counters,
             barriers,
+            echoes,
             holds: holds.clone(),
             outstanding: Arc::new(Outstanding::default()),
             on_init: {

@@ -322,6 +322,28 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
 }
 
 #[test]
+fn g1_an_open_file_that_a_switch_replaced_survives_a_kill() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let file = mounted.create(ROOT, "file", b"first");
+    let first = mounted.filesystem.commit(manual()).unwrap();
+    mounted.write(file, 0, b"other");
+    mounted.filesystem.commit(manual()).unwrap();
+    let back = CommitRequest {
+        kind: CommitKind::Rollback,
+        ..manual()
+    };
+    mounted.filesystem.switch(first.root, back).unwrap();
+    // A program has it open still.
+    mounted.write(file, 2, b"HE");
+    drop(mounted);
+
+    let mounted = overlay.open(true);
+    assert_eq!(mounted.read(file), b"otHEr");
+    assert_eq!(mounted.content("file"), b"first");
+}
+
+#[test]
 fn g4_a_switch_brings_hard_links_back_as_one_file() {
     let overlay = Overlay::new();
     let mounted = overlay.open(false);

@@ -6,13 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuse_mount::fs::request::{
-    Caller, Entry, Errno, Failure, Mode, Request, Response, SetAttributes,
-};
+use fuse_mount::fs::request::{Caller, Errno, Mode, Request, Response, SetAttributes};
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
 use workspace_store::source::{CommitRequest, WorkspaceSource};
-use workspace_store::store::{Store, StoreOptions};
 
 mod harness;
 mod journal;

@@ -1,8 +1,7 @@
 //! Operations on file content: write, allocate, seek, copy; and directory listings.
 
-use workspace_store::object::Timestamp;
-
 use super::attributes::{FILE_MAX_BYTES, without_privileges};
+use super::clock;
 use super::content;
 use super::inode::{Content, SMALL_FILE_BYTES};
 use super::request::{Caller, DirectoryEntry, Errno, Response};
@@ -55,7 +54,7 @@ impl State {
         } else {
             mode
         };
-        let time = (!write.from_cache).then(Timestamp::now);
+        let time = (!write.from_cache).then(clock::now);
         self.record(
             caller.unique,
             &Record::Write {
@@ -111,7 +110,7 @@ impl State {
                 length,
                 size,
                 mode,
-                time: Timestamp::now(),
+                time: clock::now(),
             },
         )?;
         Ok(Response::Empty)
@@ -168,7 +167,7 @@ impl State {
         }
         self.spill_if_needed(to, u64::MAX, u64::MAX)?;
         let mode = self.inode(to)?.mode;
-        let time = Timestamp::now();
+        let time = clock::now();
         self.record(
             caller.unique,
             &Record::Clone {

@@ -1,0 +1,121 @@
+//! The filesystem behind the real kernel, over a real store: what programs see must be what a
+//! local filesystem shows. Needs root and `/dev/fuse`.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use fuse_mount::fuse::{Environment, FlushHelper, Session, SessionOptions, serve_flush_helper};
+use workspace_store::store::{Store, StoreOptions};
+
+/// A mounted workspace; unmounted at the end of its test.
+struct Mounted {
+    session: Session,
+    top: PathBuf,
+    _directory: tempfile::TempDir,
+    _store: Store,
+}
+
+impl Mounted {
+    fn new() -> Self {
+        let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
+        let options = StoreOptions {
+            create: true,
+            ..Default::default()
+        };
+        let store = Store::open(&directory.path().join("store"), options).unwrap();
+        store.create_workspace("demo", "tester").unwrap();
+        let workspace = store.workspace("demo").unwrap();
+        let source = store.source(workspace.id, "main").unwrap();
+        let options = FilesystemOptions {
+            directory: directory.path().join("overlay"),
+            policy: CommitPolicy {
+                enabled: false,
+                ..CommitPolicy::default()
+            },
+            author: "tester".into(),
+            is_read_only: false,
+            is_resumed: false,
+        };
+        let filesystem = Filesystem::open(source, options).unwrap();
+        let environment = Environment {
+            handler: filesystem,
+            holder: None,
+            flush_helper: Some(Arc::new(flush_helper())),
+        };
+        let top = directory.path().join("mount");
+        fs::create_dir(&top).unwrap();
+        let session = Session::mount(&top, SessionOptions::default(), environment).unwrap();
+        Self {
+            session,
+            top,
+            _directory: directory,
+            _store: store,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.top.join(name)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let ended = self.session.unmount(true);
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// This test program itself, as the helper process.
+fn flush_helper() -> FlushHelper {
+    let program = std::env::current_exe().unwrap();
+    let script = r#"exec 3>&1 1>/dev/null; KURA_TEST_HELPER=1 exec "$0" "$@""#;
+    let mut words = vec!["-c".into(), script.into(), program.into_os_string()];
+    words.extend(
+        [
+            "--exact",
+            "flush_helper_process",
+            "--ignored",
+            "--nocapture",
+            "-q",
+        ]
+        .map(Into::into),
+    );
+    FlushHelper::new("sh", words)
+}
+
+/// Not a test: the body of the helper process. The test harness writes to standard output, so
+/// the answers travel over descriptor 3, which becomes standard output here.
+#[test]
+#[ignore = "the helper process of other tests"]
+fn flush_helper_process() {
+    if std::env::var_os("KURA_TEST_HELPER").is_none() {
+        return;
+    }
+    // SAFETY: both are descriptors of this helper process.
+    assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
+    serve_flush_helper(std::io::stdin(), std::io::stdout()).unwrap();
+    std::process::exit(0);
+}
+
+#[test]
+fn a_file_touched_right_after_it_was_made_does_not_become_older() {
+    let mounted = Mounted::new();
+    let path = mounted.path("f");
+    for _ in 0..50 {
+        let file = fs::File::create(&path).unwrap();
+        let made = file.metadata().unwrap().modified().unwrap();
+        // SAFETY: the descriptor is open, and no times means the current one.
+        let touched = unsafe { libc::futimens(file.as_raw_fd(), std::ptr::null()) };
+        assert_eq!(touched, 0);
+        let touched = file.metadata().unwrap().modified().unwrap();
+        assert!(touched >= made, "made {made:?}, touched {touched:?}");
+        fs::remove_file(&path).unwrap();
+    }
+}

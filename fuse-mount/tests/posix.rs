@@ -3,8 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -118,4 +119,35 @@ fn a_file_touched_right_after_it_was_made_does_not_become_older() {
         assert!(touched >= made, "made {made:?}, touched {touched:?}");
         fs::remove_file(&path).unwrap();
     }
+}
+#[test]
+fn holes_and_data_are_found_in_a_file_that_is_being_written() {
+    const MEBIBYTE: u64 = 1 << 20;
+    let mounted = Mounted::new();
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(mounted.path("f"))
+        .unwrap();
+    let seek = |offset: u64, whence: i32| {
+        // SAFETY: the descriptor is open.
+        let found = unsafe { libc::lseek(file.as_raw_fd(), offset as i64, whence) };
+        u64::try_from(found).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap())
+    };
+    for round in 0..20 {
+        file.set_len(0).unwrap();
+        file.write_all_at(&[7; 100_000], 0).unwrap();
+        assert_eq!(seek(0, libc::SEEK_DATA), Ok(0), "round {round}");
+        assert_eq!(seek(0, libc::SEEK_HOLE), Ok(100_000), "round {round}");
+        file.set_len(3 * MEBIBYTE).unwrap();
+        file.write_all_at(b"x", 2 * MEBIBYTE).unwrap();
+        let first_hole = 100_000_u64.next_multiple_of(4096);
+        assert_eq!(seek(0, libc::SEEK_HOLE), Ok(first_hole), "round {round}");
+        assert_eq!(seek(first_hole, libc::SEEK_DATA), Ok(2 * MEBIBYTE));
+        assert_eq!(seek(2 * MEBIBYTE, libc::SEEK_HOLE), Ok(2 * MEBIBYTE + 4096));
+        assert_eq!(seek(2 * MEBIBYTE + 4096, libc::SEEK_DATA), Err(libc::ENXIO));
+        assert_eq!(seek(3 * MEBIBYTE, libc::SEEK_HOLE), Err(libc::ENXIO));
+    }
+    assert_eq!(file.metadata().unwrap().size(), 3 * MEBIBYTE);
 }

@@ -143,6 +143,18 @@ impl Filesystem {
                 }
                 return Ok(Response::Empty);
             }
+            Request::Seek { inode, .. } => {
+                if mode == Mode::Inline {
+                    return Err(Failure::WouldBlock);
+                }
+                // The kernel asks for holes without telling what it holds itself.
+                for session in self.session_references() {
+                    session.flush_file(*inode).map_err(|error| {
+                        tracing::warn!(inode, %error, "a file could not be written back");
+                        Errno(libc::EIO)
+                    })?;
+                }
+            }
             Request::StatFilesystem => {
                 return self.statistics().map_err(Failure::Errno);
             }

@@ -374,6 +374,10 @@ pub trait KernelSession: Send + Sync {
     /// long, and must not hang for ever when the daemon is killed meanwhile.
     fn flush(&self) -> std::io::Result<()>;
 
+    /// Makes the kernel write back what it holds of one regular file. May block for long; needs
+    /// nothing but answers to the writes.
+    fn flush_file(&self, inode: u64) -> std::io::Result<()>;
+
     /// Queues a notification; returns at once.
     fn notify(&self, notification: Notification);
 

@@ -68,9 +68,12 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
         server.options.worker_threads,
         buffer_bytes,
         server.outstanding.clone(),
-        make_work,
+        &make_work,
     )
     .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    // Seeks wait for writes, and barriers, which wait for all jobs of the workers.
+    let mut seekers = Workers::start(1, buffer_bytes, Arc::default(), make_work)
+        .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
     loop {
         let length = match nix::unistd::read(&*server.device, &mut buffer) {
             Ok(length) => length,
@@ -88,7 +91,10 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
             Outcome::Silent => {}
             Outcome::HandOver => {
                 server.counters.handed_over.fetch_add(1, Ordering::Relaxed);
-                workers.hand_over(&mut buffer, length);
+                let is_seek = decode::decode_header(&buffer[..length])
+                    .is_ok_and(|(header, _)| header.opcode == Some(Opcode::Seek));
+                let pool = if is_seek { &mut seekers } else { &mut workers };
+                pool.hand_over(&mut buffer, length);
             }
         }
     }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -135,6 +135,7 @@ impl Drop for BarrierGuard<'_> {
 }
 
 const FLUSH: u8 = b'F';
+const FLUSH_FILE: u8 = b'f';
 const UNMOUNT: u8 = b'U';
 const UNMOUNT_LAZILY: u8 = b'L';
 /// Longest path or name in a message.
@@ -197,42 +198,61 @@ impl FlushHelper {
         })
     }
 
-    fn ask(&self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<()> {
+    fn ask(&self, operation: u8, mountpoint: &Path, name: &[u8], inode: u64) -> io::Result<()> {
         let idle = self.idle.lock().pop();
         if let Some(mut process) = idle
-            && let Ok(answer) = process.ask(operation, mountpoint, name)
+            && let Ok(answer) = process.ask(operation, mountpoint, name, inode)
         {
             self.idle.lock().push(process);
             return answer;
         }
         // None idle, or it died meanwhile.
         let mut process = self.spawn()?;
-        let answer = process.ask(operation, mountpoint, name).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("the flush helper gave no answer: {error}"),
-            )
-        })?;
+        let answer = process
+            .ask(operation, mountpoint, name, inode)
+            .map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the flush helper gave no answer: {error}"),
+                )
+            })?;
         self.idle.lock().push(process);
         answer
     }
 
     /// Writes back what the kernel holds of the mount, then reads the barrier.
     pub(super) fn flush(&self, mountpoint: &Path, barrier: &[u8]) -> io::Result<()> {
-        self.ask(FLUSH, mountpoint, barrier)
+        self.ask(FLUSH, mountpoint, barrier, 0)
+    }
+
+    /// Writes back what the kernel holds of one file, then reads the barrier.
+    pub(super) fn flush_file(
+        &self,
+        mountpoint: &Path,
+        barrier: &[u8],
+        inode: u64,
+    ) -> io::Result<()> {
+        self.ask(FLUSH_FILE, mountpoint, barrier, inode)
     }
 
     /// Unmounts, in the helper for the same reason as above.
     pub(super) fn unmount(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
         let operation = if lazy { UNMOUNT_LAZILY } else { UNMOUNT };
-        self.ask(operation, mountpoint, b"")
+        self.ask(operation, mountpoint, b"", 0)
     }
 }
 
 impl HelperProcess {
     /// The outer error means that the helper is of no use any more.
-    fn ask(&mut self, operation: u8, mountpoint: &Path, name: &[u8]) -> io::Result<io::Result<()>> {
+    fn ask(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        name: &[u8],
+        inode: u64,
+    ) -> io::Result<io::Result<()>> {
         let mut message = vec![operation];
+        message.extend(inode.to_le_bytes());
         for field in [mountpoint.as_os_str().as_bytes(), name] {
             message.extend((field.len() as u32).to_le_bytes());
             message.extend(field);
@@ -263,11 +283,17 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
         if requests.read(&mut operation)? == 0 {
             return Ok(());
         }
+        let mut inode = [0_u8; 8];
+        requests.read_exact(&mut inode)?;
+        let inode = u64::from_le_bytes(inode);
         let mountpoint = read_field(&mut requests)?;
         let name = read_field(&mut requests)?;
         let mountpoint = Path::new(OsStr::from_bytes(&mountpoint));
         let result = match operation[0] {
-            FLUSH => flush_here(mountpoint, OsStr::from_bytes(&name)),
+            FLUSH => flush_here(mountpoint, OsStr::from_bytes(&name), sync_filesystem),
+            FLUSH_FILE => flush_here(mountpoint, OsStr::from_bytes(&name), |root| {
+                sync_file(root, inode)
+            }),
             UNMOUNT => unmount_here(mountpoint, false),
             UNMOUNT_LAZILY => unmount_here(mountpoint, true),
             _ => Err(io::Error::from_raw_os_error(libc::EBADMSG)),
@@ -293,12 +319,64 @@ fn read_field(requests: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(field)
 }
 
-fn flush_here(mountpoint: &Path, barrier: &OsStr) -> io::Result<()> {
-    let root = File::open(mountpoint)?;
+fn sync_filesystem(root: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open.
-    if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
-        return Err(io::Error::last_os_error());
+    nix::errno::Errno::result(unsafe { libc::syncfs(root.as_raw_fd()) })?;
+    Ok(())
+}
+
+/// Writes back the pages of one file. Not by fsync, whose lock the caller of lseek holds.
+fn sync_file(root: &File, inode: u64) -> io::Result<()> {
+    let file = open_by_number(root, inode)?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open.
+    nix::errno::Errno::result(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) })?;
+    Ok(())
+}
+
+/// Opens a file that the kernel knows by its number on the mount.
+fn open_by_number(root: &File, inode: u64) -> io::Result<File> {
+    /// `struct file_handle` with the three words of FUSE's handles.
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: i32,
+        inode_high: u32,
+        inode_low: u32,
+        generation: u32,
     }
+    /// FILEID_INO64_GEN of the kernel's fs/fuse/inode.c: 64 bits of inode number, 32 of generation.
+    const KIND: i32 = 0x81;
+    let mut handle = Handle {
+        bytes: 12,
+        kind: KIND,
+        inode_high: (inode >> 32) as u32,
+        inode_low: inode as u32,
+        generation: 0,
+    };
+    // SAFETY: the descriptor is open, the handle is as long as it says and has the layout of
+    // `struct file_handle`; the kernel only reads it.
+    let file = unsafe {
+        let file = libc::syscall(
+            libc::SYS_open_by_handle_at,
+            root.as_raw_fd(),
+            &raw mut handle,
+            libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC,
+        );
+        OwnedFd::from_raw_fd(nix::errno::Errno::result(file)? as i32)
+    };
+    Ok(File::from(file))
+}
+
+fn flush_here(
+    mountpoint: &Path,
+    barrier: &OsStr,
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    let root = File::open(mountpoint)?;
+    sync(&root)?;
     // Relative to the directory that was synced, whatever is mounted there by now.
     let name = CString::new(barrier.as_bytes())?;
     let barrier = nix::fcntl::openat(

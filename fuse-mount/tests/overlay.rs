@@ -76,6 +76,7 @@ impl Mounted {
         Caller {
             uid: 0,
             gid: 0,
+            is_root: true,
             pid: 1,
             unique,
             is_resent: false,
@@ -717,6 +718,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                 let caller = Caller {
                     uid: 0,
                     gid: 0,
+                    is_root: true,
                     pid: 2,
                     unique,
                     is_resent: false,

@@ -151,3 +151,44 @@ fn holes_and_data_are_found_in_a_file_that_is_being_written() {
     }
     assert_eq!(file.metadata().unwrap().size(), 3 * MEBIBYTE);
 }
+
+#[test]
+fn set_id_bits_go_when_somebody_else_changes_the_content() {
+    use std::os::unix::fs::PermissionsExt;
+    let mounted = Mounted::new();
+    let source = fs::File::create_new(mounted.path("source")).unwrap();
+    source.write_all_at(b"source", 0).unwrap();
+    let changes: [(&str, &dyn Fn(&fs::File)); 4] = [
+        ("write", &|file| file.write_all_at(b"x", 1).unwrap()),
+        ("truncate", &|file| file.set_len(3).unwrap()),
+        ("fallocate", &|file| {
+            // SAFETY: the descriptor is open.
+            let result = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, 100) };
+            assert_eq!(result, 0);
+        }),
+        ("copy_file_range", &|file| {
+            let source = fs::File::open(mounted.path("source")).unwrap();
+            let copied =
+                nix::fcntl::copy_file_range(&source, Some(&mut 0), file, Some(&mut 0), 6).unwrap();
+            assert_eq!(copied, 6);
+        }),
+    ];
+    for user in [0, 1234] {
+        for (name, change) in changes {
+            let path = mounted.path(&format!("{name}-{user}"));
+            let file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(&path)
+                .unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o6775)).unwrap();
+            // The thread's own user for access to files.
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(user));
+            change(&file);
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(0));
+            let mode = file.metadata().unwrap().mode() & 0o7777;
+            let expected = if user == 0 { 0o6775 } else { 0o775 };
+            assert_eq!(mode, expected, "{name} by {user}: {mode:o}");
+        }
+    }
+}

@@ -68,6 +68,17 @@ impl State {
         Ok(Response::Count(data.len() as u64))
     }
 
+    /// Permission bits after a change for which the kernel, other than for a write, doesn't say
+    /// whether the caller may keep set-id bits.
+    fn mode_after_change(&self, caller: &Caller, number: u64) -> Result<u32, Errno> {
+        let mode = self.inode(number)?.mode;
+        Ok(if caller.is_root {
+            mode
+        } else {
+            without_privileges(mode)
+        })
+    }
+
     /// fallocate(2).
     pub(crate) fn allocate(
         &mut self,
@@ -100,7 +111,7 @@ impl State {
             old_size.max(end)
         };
         self.spill_if_needed(number, u64::MAX, u64::MAX)?;
-        let mode = self.inode(number)?.mode;
+        let mode = self.mode_after_change(caller, number)?;
         self.record(
             caller.unique,
             &Record::Range {
@@ -160,13 +171,13 @@ impl State {
                     number: to,
                     offset: to_offset,
                     data: &data,
-                    kill_suid_gid: false,
+                    kill_suid_gid: !caller.is_root,
                     from_cache: false,
                 },
             );
         }
         self.spill_if_needed(to, u64::MAX, u64::MAX)?;
-        let mode = self.inode(to)?.mode;
+        let mode = self.mode_after_change(caller, to)?;
         let time = clock::now();
         self.record(
             caller.unique,

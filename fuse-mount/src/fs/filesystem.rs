@@ -172,11 +172,20 @@ impl Filesystem {
         }
         let mut state = self.state.lock();
         let was_clean = state.first_change.is_none();
+        let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
+        let mode_before = mode(&state);
         let result = self.answer(&mut state, caller, request);
+        let has_new_mode = mode(&state) != mode_before;
         let is_dirty_now = was_clean && state.first_change.is_some();
         drop(state);
         if is_dirty_now {
             self.changed.notify_all();
+        }
+        if has_new_mode && let Some(inode) = written_by(request) {
+            // Set-id bits went; the answer doesn't say so.
+            for session in self.session_references() {
+                session.refresh_attributes(inode);
+            }
         }
         result.map_err(Failure::Errno)
     }
@@ -597,6 +606,16 @@ fn changes_something(request: &Request<'_>) -> bool {
         | Request::CopyRange { .. } => true,
         Request::Open { flags, .. } => *flags as i32 & libc::O_TRUNC != 0,
         _ => false,
+    }
+}
+
+/// The inode whose content a request changes.
+fn written_by(request: &Request<'_>) -> Option<u64> {
+    match *request {
+        Request::Write { inode, .. }
+        | Request::Allocate { inode, .. }
+        | Request::CopyRange { to: inode, .. } => Some(inode),
+        _ => None,
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group, after the session's gid mapping.
     pub gid: u32,
+    /// User 0 of the host, before the mapping: may change a set-id program and leave it one.
+    pub is_root: bool,
     /// Process (thread) id in the daemon's pid namespace, 0 if unknown.
     pub pid: u32,
     /// The kernel's number of the request, without the resend bit.

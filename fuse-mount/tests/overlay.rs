@@ -345,7 +345,7 @@ fn g5_a_commit_without_changes_makes_none_and_what_came_and_went_leaves_no_trace
 #[test]
 fn a_resent_request_is_answered_and_not_repeated() {
     let overlay = Overlay::new();
-    let (first, removal, created);
+    let (first, removal, created, copy, copy_caller);
     {
         let mounted = overlay.open(false);
         first = mounted.caller();
@@ -366,6 +366,18 @@ fn a_resent_request_is_answered_and_not_repeated() {
         };
         mounted.create(ROOT, "old", b"");
         mounted.commit();
+        let from = mounted.create(ROOT, "from", b"source");
+        let to = mounted.create(ROOT, "to", b"");
+        copy = Request::CopyRange {
+            from,
+            from_offset: 2,
+            to,
+            to_offset: 0,
+            length: 1 << 40,
+        };
+        copy_caller = mounted.caller();
+        let copied = mounted.filesystem.handle(&copy_caller, &copy, Mode::Inline);
+        assert_eq!(copied, Ok(Response::Count(4)));
         removal = mounted.caller();
         let request = Request::Unlink {
             parent: ROOT,
@@ -405,7 +417,8 @@ fn a_resent_request_is_answered_and_not_repeated() {
         ),
         Ok(Response::Empty)
     );
-    assert_eq!(mounted.names(ROOT), ["new"]);
+    assert_eq!(again(copy_caller, &copy), Ok(Response::Count(4)));
+    assert_eq!(mounted.names(ROOT), ["from", "new", "to"]);
 }
 
 #[test]

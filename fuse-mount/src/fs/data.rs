@@ -148,10 +148,8 @@ impl State {
     ) -> Result<Response, Errno> {
         self.prepare_change(from)?;
         self.prepare_change(to)?;
+        let length = self.copied_bytes(from, from_offset, length)?;
         let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
-        let length = length
-            .min(COPY_MAX_BYTES)
-            .min(content.size().saturating_sub(from_offset));
         let end = to_offset
             .checked_add(length)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -192,6 +190,18 @@ impl State {
             },
         )?;
         Ok(Response::Count(length))
+    }
+
+    /// How much of what a copy asks for one request copies.
+    pub(crate) fn copied_bytes(
+        &self,
+        from: u64,
+        from_offset: u64,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
+        let rest = content.size().saturating_sub(from_offset);
+        Ok(length.min(COPY_MAX_BYTES).min(rest))
     }
 
     /// Entries of a directory after a position.

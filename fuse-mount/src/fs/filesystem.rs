@@ -582,7 +582,14 @@ fn answer_again(
         | Request::TemporaryFile { .. } => state.entry(number).map(Response::Entry),
         Request::SetAttributes { .. } => state.get_attributes(number),
         Request::Write { data, .. } => Ok(Response::Count(data.len() as u64)),
-        Request::CopyRange { length, .. } => Ok(Response::Count(*length)),
+        Request::CopyRange {
+            from,
+            from_offset,
+            length,
+            ..
+        } => state
+            .copied_bytes(*from, *from_offset, *length)
+            .map(Response::Count),
         _ => Ok(Response::Empty),
     }
 }

@@ -8,6 +8,7 @@
 
 mod acl;
 mod attributes;
+mod clock;
 mod commit;
 mod content;
 mod data;

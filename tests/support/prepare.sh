@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 machine ready for the tests and the demo. Every step may run again.
-#   prepare.sh                 packages, Docker engine, both images
-#   prepare.sh STEP...         only: packages | docker | small | tools | stop
+#   prepare.sh                 packages, Docker engine, both images, POSIX suites
+#   prepare.sh STEP...         only: packages | docker | small | tools | suites | stop
 # Images are made here from Debian's packages; nothing is pulled from an image registry.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -101,6 +101,17 @@ tools() {
     docker import "$cache" kura-test:tools >/dev/null
 }
 
+# POSIX suites from the crate registry. In the debug profile: they are built for one run.
+suites() {
+    local crate
+    for crate in pjdfstest@0.2.2 fsx@0.3.2; do
+        grep -qs "^\"${crate/@/ } " "$state/suites/.crates.toml" && continue
+        say "installing $crate"
+        CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --locked --debug --force --root "$state/suites" "$crate" \
+            >"$state/suites.log" 2>&1 || { tail -20 "$state/suites.log" >&2; exit 1; }
+    done
+}
+
 # Ends the engine, if this script started it.
 stop() {
     [ -s "$state/dockerd.pid" ] || return 0
@@ -108,11 +119,11 @@ stop() {
     rm -f "$state/dockerd.pid"
 }
 
-[ $# -gt 0 ] || set -- packages docker small tools
+[ $# -gt 0 ] || set -- packages docker small tools suites
 for step; do
     case $step in
-        packages | small | tools | stop) "$step" ;;
+        packages | small | tools | suites | stop) "$step" ;;
         docker) docker_engine ;;
-        *) echo "usage: $0 [packages|docker|small|tools|stop]..." >&2; exit 2 ;;
+        *) echo "usage: $0 [packages|docker|small|tools|suites|stop]..." >&2; exit 2 ;;
     esac
 done

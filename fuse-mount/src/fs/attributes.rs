@@ -3,6 +3,7 @@
 use workspace_store::object::Timestamp;
 
 use super::acl;
+use super::clock;
 use super::request::{Caller, Errno, Response, SetAttributes, SetTime};
 use super::state::State;
 use crate::journal::record::{AttributesChange, Record};
@@ -43,7 +44,7 @@ impl State {
             self.prepare_size(number, size)?;
         }
         let inode = self.inode(number)?;
-        let now = Timestamp::now();
+        let now = clock::now();
         let time = |set: Option<SetTime>, old: Timestamp| match set {
             None => old,
             Some(SetTime::Now) => now,
@@ -201,7 +202,7 @@ impl State {
             name,
             value,
             mode,
-            ctime: Timestamp::now(),
+            ctime: clock::now(),
         };
         self.record(caller.unique, &record)?;
         Ok(Response::Empty)
@@ -229,7 +230,7 @@ impl State {
             name,
             value: None,
             mode,
-            ctime: Timestamp::now(),
+            ctime: clock::now(),
         };
         self.record(caller.unique, &record)?;
         Ok(Response::Empty)

@@ -1,8 +1,7 @@
 //! Operations on file content: write, allocate, seek, copy; and directory listings.
 
-use workspace_store::object::Timestamp;
-
 use super::attributes::{FILE_MAX_BYTES, without_privileges};
+use super::clock;
 use super::content;
 use super::inode::{Content, SMALL_FILE_BYTES};
 use super::request::{Caller, DirectoryEntry, Errno, Response};
@@ -55,7 +54,7 @@ impl State {
         } else {
             mode
         };
-        let time = (!write.from_cache).then(Timestamp::now);
+        let time = (!write.from_cache).then(clock::now);
         self.record(
             caller.unique,
             &Record::Write {
@@ -67,6 +66,17 @@ impl State {
             },
         )?;
         Ok(Response::Count(data.len() as u64))
+    }
+
+    /// Permission bits after a change for which the kernel, other than for a write, doesn't say
+    /// whether the caller may keep set-id bits.
+    fn mode_after_change(&self, caller: &Caller, number: u64) -> Result<u32, Errno> {
+        let mode = self.inode(number)?.mode;
+        Ok(if caller.is_root {
+            mode
+        } else {
+            without_privileges(mode)
+        })
     }
 
     /// fallocate(2).
@@ -101,7 +111,7 @@ impl State {
             old_size.max(end)
         };
         self.spill_if_needed(number, u64::MAX, u64::MAX)?;
-        let mode = self.inode(number)?.mode;
+        let mode = self.mode_after_change(caller, number)?;
         self.record(
             caller.unique,
             &Record::Range {
@@ -111,7 +121,7 @@ impl State {
                 length,
                 size,
                 mode,
-                time: Timestamp::now(),
+                time: clock::now(),
             },
         )?;
         Ok(Response::Empty)
@@ -138,10 +148,8 @@ impl State {
     ) -> Result<Response, Errno> {
         self.prepare_change(from)?;
         self.prepare_change(to)?;
+        let length = self.copied_bytes(from, from_offset, length)?;
         let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
-        let length = length
-            .min(COPY_MAX_BYTES)
-            .min(content.size().saturating_sub(from_offset));
         let end = to_offset
             .checked_add(length)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -161,14 +169,14 @@ impl State {
                     number: to,
                     offset: to_offset,
                     data: &data,
-                    kill_suid_gid: false,
+                    kill_suid_gid: !caller.is_root,
                     from_cache: false,
                 },
             );
         }
         self.spill_if_needed(to, u64::MAX, u64::MAX)?;
-        let mode = self.inode(to)?.mode;
-        let time = Timestamp::now();
+        let mode = self.mode_after_change(caller, to)?;
+        let time = clock::now();
         self.record(
             caller.unique,
             &Record::Clone {
@@ -182,6 +190,18 @@ impl State {
             },
         )?;
         Ok(Response::Count(length))
+    }
+
+    /// How much of what a copy asks for one request copies.
+    pub(crate) fn copied_bytes(
+        &self,
+        from: u64,
+        from_offset: u64,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
+        let rest = content.size().saturating_sub(from_offset);
+        Ok(length.min(COPY_MAX_BYTES).min(rest))
     }
 
     /// Entries of a directory after a position.

@@ -143,6 +143,18 @@ impl Filesystem {
                 }
                 return Ok(Response::Empty);
             }
+            Request::Seek { inode, .. } => {
+                if mode == Mode::Inline {
+                    return Err(Failure::WouldBlock);
+                }
+                // The kernel asks for holes without telling what it holds itself.
+                for session in self.session_references() {
+                    session.flush_file(*inode).map_err(|error| {
+                        tracing::warn!(inode, %error, "a file could not be written back");
+                        Errno(libc::EIO)
+                    })?;
+                }
+            }
             Request::StatFilesystem => {
                 return self.statistics().map_err(Failure::Errno);
             }
@@ -160,11 +172,20 @@ impl Filesystem {
         }
         let mut state = self.state.lock();
         let was_clean = state.first_change.is_none();
+        let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
+        let mode_before = mode(&state);
         let result = self.answer(&mut state, caller, request);
+        let has_new_mode = mode(&state) != mode_before;
         let is_dirty_now = was_clean && state.first_change.is_some();
         drop(state);
         if is_dirty_now {
             self.changed.notify_all();
+        }
+        if has_new_mode && let Some(inode) = written_by(request) {
+            // Set-id bits went; the answer doesn't say so.
+            for session in self.session_references() {
+                session.refresh_attributes(inode);
+            }
         }
         result.map_err(Failure::Errno)
     }
@@ -551,7 +572,14 @@ fn answer_again(
         | Request::TemporaryFile { .. } => state.entry(number).map(Response::Entry),
         Request::SetAttributes { .. } => state.get_attributes(number),
         Request::Write { data, .. } => Ok(Response::Count(data.len() as u64)),
-        Request::CopyRange { length, .. } => Ok(Response::Count(*length)),
+        Request::CopyRange {
+            from,
+            from_offset,
+            length,
+            ..
+        } => state
+            .copied_bytes(*from, *from_offset, *length)
+            .map(Response::Count),
         _ => Ok(Response::Empty),
     }
 }
@@ -575,6 +603,16 @@ fn changes_something(request: &Request<'_>) -> bool {
         | Request::CopyRange { .. } => true,
         Request::Open { flags, .. } => *flags as i32 & libc::O_TRUNC != 0,
         _ => false,
+    }
+}
+
+/// The inode whose content a request changes.
+fn written_by(request: &Request<'_>) -> Option<u64> {
+    match *request {
+        Request::Write { inode, .. }
+        | Request::Allocate { inode, .. }
+        | Request::CopyRange { to: inode, .. } => Some(inode),
+        _ => None,
     }
 }
 

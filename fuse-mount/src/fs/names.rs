@@ -3,9 +3,10 @@
 //! The kernel has checked permissions and holds its directory locks; what depends on the tree alone
 //! (existence, kind, emptiness, loops) is checked here again, because several sessions share it.
 
-use workspace_store::object::{Timestamp, Xattrs};
+use workspace_store::object::Xattrs;
 
 use super::acl;
+use super::clock;
 use super::inode::ROOT;
 use super::request::{Caller, Entry, Errno, Response};
 use super::state::State;
@@ -182,7 +183,7 @@ impl State {
                 rdev: new.rdev,
                 target: new.target,
                 xattrs,
-                time: Timestamp::now(),
+                time: clock::now(),
             }),
         )?;
         Ok(number)
@@ -211,7 +212,7 @@ impl State {
             number,
             parent: new_parent,
             name: new_name,
-            time: Timestamp::now(),
+            time: clock::now(),
         };
         self.record(caller.unique, &record)?;
         self.entry(number).map(Response::Entry)
@@ -232,7 +233,7 @@ impl State {
             &Record::Remove {
                 parent,
                 name,
-                time: Timestamp::now(),
+                time: clock::now(),
             },
         )?;
         Ok(Response::Empty)
@@ -251,7 +252,7 @@ impl State {
             &Record::Remove {
                 parent,
                 name,
-                time: Timestamp::now(),
+                time: clock::now(),
             },
         )?;
         Ok(Response::Empty)
@@ -314,7 +315,7 @@ impl State {
                 new_name,
                 flags,
                 whiteout,
-                time: Timestamp::now(),
+                time: clock::now(),
             },
         )?;
         Ok(Response::Empty)

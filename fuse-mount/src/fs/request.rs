@@ -48,6 +48,8 @@ pub struct Caller {
     pub uid: u32,
     /// Group, after the session's gid mapping.
     pub gid: u32,
+    /// User 0 of the host, before the mapping: may change a set-id program and leave it one.
+    pub is_root: bool,
     /// Process (thread) id in the daemon's pid namespace, 0 if unknown.
     pub pid: u32,
     /// The kernel's number of the request, without the resend bit.
@@ -429,6 +431,10 @@ pub trait KernelSession: Send + Sync {
 
     /// Lets those go on, after doing in the calling thread what they asked for.
     fn release_names(&self);
+
+    /// Makes the kernel write back what it holds of one regular file. May block for long; needs
+    /// nothing but answers to the writes.
+    fn flush_file(&self, inode: u64) -> std::io::Result<()>;
 
     /// Queues a notification; returns at once.
     fn notify(&self, notification: Notification);

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use workspace_store::TreeId;
 use workspace_store::object::{
-    Attributes, Inode as StoredInode, LinkId, Name, Node, Root, Timestamp, TreeEntry,
+    Attributes, Inode as StoredInode, LinkId, Name, Node, Root, TreeEntry,
 };
 use workspace_store::source::InodeRecord;
 
+use super::clock;
 use super::content::store_errno;
 use super::freeze::{InodeRecords, is_same_stored};
 use super::inode::{Inode, Kind, ROOT, linked_number};
@@ -76,7 +77,7 @@ impl State {
             plan.attributes.push((ROOT, target.attributes.clone()));
         }
         self.plan_directory(ROOT, target.tree, target, &mut plan)?;
-        let now = Timestamp::now();
+        let now = clock::now();
         for change in &plan.names {
             let row = change.new.as_ref().map(|new| InodeRecord {
                 number: new.number,
@@ -257,7 +258,7 @@ impl State {
 
     /// Carries the plan out and says what the kernel must forget.
     pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) -> Vec<Notification> {
-        let now = Timestamp::now();
+        let now = clock::now();
         let mut notifications = Vec::new();
         let nameless_before = self.orphans.clone();
         for (link, (number, stored, link_count)) in plan.new_links {

@@ -72,9 +72,12 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
         server.options.worker_threads,
         buffer_bytes,
         server.outstanding.clone(),
-        make_work,
+        &make_work,
     )
     .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    // Seeks wait for writes, and barriers, which wait for all jobs of the workers.
+    let mut seekers = Workers::start(1, buffer_bytes, Arc::default(), make_work)
+        .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
     loop {
         let length = match nix::unistd::read(&*server.device, &mut buffer) {
             Ok(length) => length,
@@ -92,7 +95,10 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
             Outcome::Silent => {}
             Outcome::HandOver => {
                 server.counters.handed_over.fetch_add(1, Ordering::Relaxed);
-                workers.hand_over(&mut buffer, length);
+                let is_seek = decode::decode_header(&buffer[..length])
+                    .is_ok_and(|(header, _)| header.opcode == Some(Opcode::Seek));
+                let pool = if is_seek { &mut seekers } else { &mut workers };
+                pool.hand_over(&mut buffer, length);
             }
         }
     }
@@ -229,6 +235,7 @@ impl Server {
         Caller {
             uid: self.encoding.uid_map.to_store(header.uid),
             gid: self.encoding.gid_map.to_store(header.gid),
+            is_root: header.uid == 0,
             pid: header.pid,
             unique: header.unique & !UNIQUE_RESEND,
             is_resent: header.is_resent(),

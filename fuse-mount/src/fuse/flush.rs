@@ -160,6 +160,7 @@ impl Drop for BarrierGuard<'_> {
 }
 
 const FLUSH: u8 = b'F';
+const FLUSH_FILE: u8 = b'f';
 const UNMOUNT: u8 = b'U';
 const UNMOUNT_LAZILY: u8 = b'L';
 const HOLD: u8 = b'H';
@@ -283,6 +284,18 @@ impl FlushHelper {
         self.ask(HOLD, mountpoint, &[&inodes, attribute])
     }
 
+    /// Writes back what the kernel holds of one file, then reads the barrier.
+    pub(super) fn flush_file(
+        &self,
+        mountpoint: &Path,
+        barrier: &BarrierGuard<'_>,
+        inode: u64,
+    ) -> io::Result<()> {
+        let inodes = [barrier.inode().to_le_bytes(), inode.to_le_bytes()].concat();
+        self.ask(FLUSH_FILE, mountpoint, &[&inodes, barrier.name()])
+            .map(drop)
+    }
+
     /// Unmounts, in the helper for the same reason as above.
     pub(super) fn unmount(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
         let operation = if lazy { UNMOUNT_LAZILY } else { UNMOUNT };
@@ -365,7 +378,7 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
             continue;
         }
         let result = match operation[0] {
-            FLUSH => flush_here(mountpoint, inodes.first().copied(), &name).map(|()| 0),
+            FLUSH | FLUSH_FILE => flush_here(mountpoint, &inodes, &name).map(|()| 0),
             HOLD => hold_here(mountpoint, &inodes, &name),
             UNMOUNT => unmount_here(mountpoint, false).map(|()| 0),
             UNMOUNT_LAZILY => unmount_here(mountpoint, true).map(|()| 0),
@@ -392,14 +405,20 @@ fn read_field(requests: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(field)
 }
 
-fn flush_here(mountpoint: &Path, inode: Option<u64>, name: &[u8]) -> io::Result<()> {
+/// `inodes`: the barrier, then the file to write back; without one it is everything.
+fn flush_here(mountpoint: &Path, inodes: &[u64], name: &[u8]) -> io::Result<()> {
     let root = File::open(mountpoint)?;
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
-        return Err(io::Error::last_os_error());
+    match inodes.get(1) {
+        Some(inode) => sync_file(&root, *inode)?,
+        // SAFETY: the descriptor is open.
+        None => drop(nix::errno::Errno::result(unsafe {
+            libc::syncfs(root.as_raw_fd())
+        })?),
     }
     // By its handle if that is allowed: the root directory may be locked by a request that waits.
-    let by_handle = inode.map(|inode| open_by_handle(&root, inode, libc::O_RDONLY));
+    let by_handle = inodes
+        .first()
+        .map(|inode| open_by_handle(&root, *inode, libc::O_RDONLY));
     let mut barrier = match by_handle {
         Some(Ok(barrier)) => barrier,
         _ => {
@@ -411,6 +430,17 @@ fn flush_here(mountpoint: &Path, inode: Option<u64>, name: &[u8]) -> io::Result<
         }
     };
     barrier.read_exact(&mut [0_u8; 1])
+}
+
+/// Writes back the pages of one file. Not by fsync, whose lock the caller of lseek holds.
+fn sync_file(root: &File, inode: u64) -> io::Result<()> {
+    let file = open_by_handle(root, inode, libc::O_RDONLY | libc::O_NONBLOCK)?;
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open.
+    nix::errno::Errno::result(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, flags) })?;
+    Ok(())
 }
 
 /// A thread for each inode begins to set the attribute, and ends when the daemon answers.

@@ -117,6 +117,17 @@ impl KernelSession for Connection {
         self.holds.release_names();
     }
 
+    fn flush_file(&self, inode: u64) -> io::Result<()> {
+        let barrier = self.barriers.open()?;
+        let helper = self.environment.flush_helper.as_ref();
+        let flushed = helper.map(|helper| helper.flush_file(&self.mountpoint, &barrier, inode));
+        match flushed {
+            Some(Ok(())) => Ok(()),
+            // Files are opened by number by root only.
+            _ => self.flush(),
+        }
+    }
+
     fn notify(&self, notification: Notification) {
         if let Some(notifier) = &*self.notifier.lock() {
             notifier.send(notification);

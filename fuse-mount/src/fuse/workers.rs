@@ -8,13 +8,11 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use parking_lot::{Condvar, Mutex};
 
 /// Requests up to this size are copied, longer ones take their buffer with them.
 const COPY_LIMIT_BYTES: usize = 64 * 1024;
-/// Jobs that wait at most; then the dispatch thread waits too.
-const QUEUE_LENGTH: usize = 256;
 /// Read buffers kept for use again.
 const SPARE_BUFFERS: usize = 4;
 
@@ -82,7 +80,9 @@ impl Workers {
         F: Fn() -> W,
         W: FnMut(&Job) + Send + 'static,
     {
-        let (jobs, queue) = bounded(QUEUE_LENGTH);
+        // Without a limit: the dispatch thread must go on answering the writes that a job may wait
+        // for. There are no more jobs than callers in the kernel.
+        let (jobs, queue) = unbounded();
         let spares = Arc::new(Mutex::new(Vec::new()));
         let mut threads = Vec::new();
         for number in 0..count.max(1) {
@@ -116,7 +116,7 @@ impl Workers {
         })
     }
 
-    /// Hands a request over; `buffer` is usable again afterwards. Waits if the queue is full.
+    /// Hands a request over; `buffer` is usable again afterwards.
     pub(super) fn hand_over(&mut self, buffer: &mut Box<[u8]>, length: usize) {
         let bytes = if length <= COPY_LIMIT_BYTES {
             Box::from(&buffer[..length])

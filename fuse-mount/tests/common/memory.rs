@@ -256,6 +256,7 @@ impl Memory {
         let caller = Caller {
             uid: 0,
             gid: 0,
+            is_root: true,
             pid: 0,
             unique: 0,
             is_resent: false,

@@ -92,6 +92,7 @@ impl Mounted {
         Caller {
             uid: 0,
             gid: 0,
+            is_root: true,
             pid: 1,
             unique,
             is_resent: false,

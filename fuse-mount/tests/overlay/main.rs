@@ -128,7 +128,7 @@ fn a_named_commit_is_made_although_an_automatic_one_took_the_changes() {
 #[test]
 fn a_resent_request_is_answered_and_not_repeated() {
     let overlay = Overlay::new();
-    let (first, removal, created);
+    let (first, removal, created, copy, copy_caller);
     {
         let mounted = overlay.open(false);
         first = mounted.caller();
@@ -149,6 +149,18 @@ fn a_resent_request_is_answered_and_not_repeated() {
         };
         mounted.create(ROOT, "old", b"");
         mounted.commit();
+        let from = mounted.create(ROOT, "from", b"source");
+        let to = mounted.create(ROOT, "to", b"");
+        copy = Request::CopyRange {
+            from,
+            from_offset: 2,
+            to,
+            to_offset: 0,
+            length: 1 << 40,
+        };
+        copy_caller = mounted.caller();
+        let copied = mounted.filesystem.handle(&copy_caller, &copy, Mode::Inline);
+        assert_eq!(copied, Ok(Response::Count(4)));
         removal = mounted.caller();
         let request = Request::Unlink {
             parent: ROOT,
@@ -188,7 +200,8 @@ fn a_resent_request_is_answered_and_not_repeated() {
         ),
         Ok(Response::Empty)
     );
-    assert_eq!(mounted.names(ROOT), ["new"]);
+    assert_eq!(again(copy_caller, &copy), Ok(Response::Count(4)));
+    assert_eq!(mounted.names(ROOT), ["from", "new", "to"]);
 }
 
 #[test]
@@ -523,6 +536,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                 let caller = Caller {
                     uid: 0,
                     gid: 0,
+                    is_root: true,
                     pid: 2,
                     unique,
                     is_resent: false,

@@ -466,6 +466,10 @@ pub fn first_difference(expected: &Path, actual: &Path) -> Option<usize> {
 pub fn become_user(user: u32) {
     // Back to root first: only root may choose.
     setfsuid(Uid::from_raw(0));
+    // The mount knows no further groups. By the bare call: the library's is for all threads.
+    // SAFETY: an empty list needs no memory.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
+    assert_eq!(result, 0, "root may leave its groups");
     setfsgid(Gid::from_raw(user));
     setfsuid(Uid::from_raw(user));
 }

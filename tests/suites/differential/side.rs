@@ -391,7 +391,11 @@ impl Side {
             Ok(found) if whence == libc::SEEK_DATA && !is_zero(offset, found) => {
                 Ok(format!("data before {found} is not found").into_bytes())
             }
-            Ok(found) if whence == libc::SEEK_HOLE && !is_zero(found, size.min(found + 512)) => {
+            // A hole goes on to the end of its block at least.
+            Ok(found)
+                if whence == libc::SEEK_HOLE
+                    && !is_zero(found, size.min((found + 1).next_multiple_of(512))) =>
+            {
                 Ok(format!("data in the hole at {found}").into_bytes())
             }
             Ok(_) => Ok(Vec::new()),

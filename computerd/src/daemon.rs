@@ -125,11 +125,18 @@ impl Daemon {
                 is_new: outcome.is_new,
             });
         }
-        let commit = self.store.branch(workspace, branch)?;
+        let head = self.store.branch(workspace, branch)?;
+        let root = self.store.commit(head)?.root.clone();
+        let commit = if request.is_named() {
+            self.store
+                .set_branch_root(workspace, branch, head, root.clone(), request)?
+        } else {
+            head
+        };
         Ok(CleanHead {
             commit,
-            root: self.store.commit(commit)?.root.clone(),
-            is_new: false,
+            root,
+            is_new: commit != head,
         })
     }
 

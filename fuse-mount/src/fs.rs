@@ -4,7 +4,7 @@
 //! makes commits; `state`
 //! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
 //! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
-//! version.
+//! version, and `watch` has those told of it who watch.
 
 mod acl;
 mod attributes;
@@ -20,8 +20,10 @@ mod load;
 mod names;
 mod open;
 pub mod request;
+mod settle;
 mod state;
 mod switch;
+mod watch;
 
 pub use open::COMMIT_STACK_BYTES;
 

@@ -16,7 +16,9 @@ mod counters;
 pub mod decode;
 mod dispatch;
 pub mod encode;
+mod events;
 pub mod flush;
+mod hold;
 pub mod init;
 pub mod mount;
 mod notify;
@@ -49,6 +51,13 @@ pub trait Handler: Send + Sync {
         request: &Request<'_>,
         mode: Mode,
     ) -> Result<Response, Failure>;
+
+    /// Whether a kernel may know the inode: an answer named it, and it was not forgotten since.
+    /// Where nobody can tell, it may.
+    fn is_known(&self, inode: u64) -> bool {
+        let _ = inode;
+        true
+    }
 
     /// A kernel connection shows the filesystem from now on; returns a number for
     /// [`Handler::detach`].

@@ -16,6 +16,10 @@ impl Handler for Filesystem {
         Filesystem::handle(self, caller, request, mode)
     }
 
+    fn is_known(&self, inode: u64) -> bool {
+        Filesystem::is_known(self, inode)
+    }
+
     fn attach(&self, session: Arc<dyn KernelSession>) -> u64 {
         self.attach_session(session)
     }

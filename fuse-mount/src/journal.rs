@@ -51,6 +51,27 @@ pub(crate) struct Journal {
     head: Vec<u8>,
 }
 
+/// What was not on the disk at one moment.
+#[derive(Debug)]
+pub(crate) struct Unsynced {
+    pool: Arc<SegmentPool>,
+    closed: Vec<Arc<Segment>>,
+    active: Option<Arc<Segment>>,
+    /// [`Journal::appended_bytes`] at that moment.
+    pub(crate) appended_bytes: u64,
+}
+
+impl Unsynced {
+    /// Brings it to the disk.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.pool.sync_directory()?;
+        self.closed
+            .iter()
+            .chain(&self.active)
+            .try_for_each(|segment| segment.sync())
+    }
+}
+
 /// Gets every record, with the kernel's number of its request and the place of its data.
 pub(crate) type ReplayVisitor<'v> =
     dyn FnMut(u64, &Record<'_>, Option<Location>) -> io::Result<()> + 'v;
@@ -82,6 +103,8 @@ impl Journal {
                 continue;
             };
             let (end, has_end_mark) = segment.with_bytes(|bytes| scan(bytes, number));
+            // A killed process may not have synced them.
+            journal.appended_bytes += end;
             if !has_end_mark {
                 // The newest segment of a daemon that was killed.
                 is_complete = false;
@@ -137,11 +160,23 @@ impl Journal {
     /// # Errors
     /// `ENOSPC` when the disk is full; then nothing was appended.
     pub(crate) fn append(&mut self, unique: u64, record: &Record<'_>) -> io::Result<Location> {
+        self.append_with(unique, record, record.takes_last_space())
+    }
+
+    /// Appends a record that may take the reserve if the one that it is for may.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub(crate) fn append_with(
+        &mut self,
+        unique: u64,
+        record: &Record<'_>,
+        takes_last_space: bool,
+    ) -> io::Result<Location> {
         let mut head = std::mem::take(&mut self.head);
         head.clear();
         head.resize(RECORD_HEADER_BYTES as usize, 0);
         record.encode_head(&mut head);
-        let takes_last_space = record.takes_last_space();
         let result = self.append_bytes(unique, &mut head, record.data(), takes_last_space);
         self.head = head;
         result
@@ -268,22 +303,30 @@ impl Journal {
             }
     }
 
-    /// Bytes appended since opening: tells whether a sync covers a record.
+    /// Bytes found at opening and appended since: tells whether a sync covers a record.
     pub(crate) fn appended_bytes(&self) -> u64 {
         self.appended_bytes
     }
 
-    /// The segments to sync for everything appended so far, and the pool whose names to sync.
-    pub(crate) fn unsynced(&self) -> (Vec<Arc<Segment>>, Arc<SegmentPool>) {
-        let mut segments = self.unsynced_closed.clone();
-        segments.extend(self.active.clone());
-        (segments, Arc::clone(&self.pool))
+    /// What to sync for everything appended so far.
+    pub(crate) fn unsynced(&self) -> Unsynced {
+        Unsynced {
+            pool: Arc::clone(&self.pool),
+            closed: self.unsynced_closed.clone(),
+            active: self.active.clone(),
+            appended_bytes: self.appended_bytes,
+        }
     }
 
-    /// The closed ones among `segments` are on the disk.
-    pub(crate) fn mark_synced(&mut self, segments: &[Arc<Segment>]) {
-        self.unsynced_closed
-            .retain(|segment| !segments.iter().any(|synced| Arc::ptr_eq(synced, segment)));
+    /// `synced` is on the disk. Not so the segment that was active: it may have got more since,
+    /// also if it is closed by now.
+    pub(crate) fn mark_synced(&mut self, synced: &Unsynced) {
+        self.unsynced_closed.retain(|segment| {
+            !synced
+                .closed
+                .iter()
+                .any(|closed| Arc::ptr_eq(closed, segment))
+        });
     }
 
     /// Removes all files: nothing in them is needed.
@@ -461,6 +504,35 @@ mod tests {
             [(200, b"new".to_vec()), (201, b"newer".to_vec())]
         );
         assert_eq!(replay(directory.path(), next).1, [(201, b"newer".to_vec())]);
+    }
+
+    #[test]
+    fn a_segment_that_is_closed_during_a_sync_is_synced_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut journal, _) = replay(directory.path(), 1);
+        journal.append(1, &removal(b"before")).unwrap();
+        let syncing = journal.unsynced();
+        journal.append(2, &removal(b"meanwhile")).unwrap();
+        journal.rotate();
+        syncing.sync().unwrap();
+        journal.mark_synced(&syncing);
+        let next = journal.unsynced();
+        assert!(next.appended_bytes > syncing.appended_bytes);
+        assert_eq!(next.closed.len(), 1, "the record `meanwhile` is in it");
+        next.sync().unwrap();
+        journal.mark_synced(&next);
+        assert_eq!(journal.unsynced().closed.len(), 0);
+    }
+
+    #[test]
+    fn what_is_found_at_opening_is_to_be_synced() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut journal, _) = replay(directory.path(), 1);
+        journal.append(1, &removal(b"not synced")).unwrap();
+        drop(journal);
+        let (journal, _) = replay(directory.path(), 1);
+        assert!(journal.appended_bytes() > 0);
+        assert_eq!(journal.unsynced().closed.len(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod docker;
 mod manifest;
 mod odd_tree;
+mod power;
 mod process;
 mod repository;
 mod store;
@@ -14,6 +15,7 @@ mod store;
 pub use docker::{Container, docker, require_docker};
 pub use manifest::{Entry, Manifest, assert_same_tree, manifest};
 pub use odd_tree::make_odd_tree;
+pub use power::{CuttableDisk, DiskAfterCut, MountedImage};
 pub use process::{Run, run, run_ok, shell, shell_ok, wait_until};
 pub use repository::{binary, repository_root};
 pub use store::{DaemonProcesses, TestMount, TestStore};

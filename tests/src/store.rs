@@ -57,11 +57,14 @@ impl TestStore {
 
     /// A new store on the file system that holds `directory`.
     pub fn below(directory: &Path) -> Self {
-        let directory = tempfile::Builder::new()
-            .prefix("kura-test-")
-            .tempdir_in(directory)
-            .expect("a directory for the test");
+        let directory = new_directory(directory);
         let store = directory.path().join("store");
+        Self { directory, store }
+    }
+
+    /// A store that is there already; its mounts and scratch files are elsewhere.
+    pub fn existing(store: PathBuf) -> Self {
+        let directory = new_directory(Path::new("/var/tmp"));
         Self { directory, store }
     }
 
@@ -278,6 +281,13 @@ impl Drop for TestStore {
             show_log(&self.store.join("log/computerd.log"));
         }
     }
+}
+
+fn new_directory(parent: &Path) -> TempDir {
+    tempfile::Builder::new()
+        .prefix("kura-test-")
+        .tempdir_in(parent)
+        .expect("a directory for the test")
 }
 
 #[expect(

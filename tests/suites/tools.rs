@@ -286,3 +286,27 @@ fn fuse_editors_write_what_they_mean() {
     );
     assert_commit_holds(&store, &mount);
 }
+
+#[test]
+fn fuse_g11_direct_buffered_and_mapped_access_agree_as_in_a_plain_directory() {
+    let store = TestStore::new();
+    let script = repository_root().join("tests/support/direct_io.py");
+    let (plain, mount) = in_both(&store, &format!("python3 '{}'", script.display()));
+    let expected = fs::read(plain.join("file")).unwrap();
+    assert!(fs::read(mount.join("file")).unwrap() == expected);
+    let id = store.commit("demo", "direct");
+    let committed = store.ok(&["cat", &format!("demo@{id}:file")]).stdout_bytes;
+    assert!(committed == expected, "the commit has other bytes");
+    store.unmount(&mount);
+    let mount = store.mount("demo");
+    assert!(fs::read(mount.join("file")).unwrap() == expected);
+    // The committed file is read and changed directly, before anything else has it in a cache.
+    store.unmount(&mount);
+    let mount = store.mount("demo");
+    let change =
+        "dd if=/dev/zero of=file bs=4096 seek=3 count=2 conv=notrunc oflag=direct 2>/dev/null
+        dd if=file bs=64k iflag=direct 2>/dev/null | sha256sum";
+    assert_eq!(shell_ok(&plain, change), shell_ok(&mount.path, change));
+    assert_commit_holds(&store, &mount);
+    assert!(fs::read(mount.join("file")).unwrap() == fs::read(plain.join("file")).unwrap());
+}

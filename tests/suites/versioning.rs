@@ -228,7 +228,7 @@ fn find_text(value: &serde_json::Value, key: &str) -> Option<String> {
 #[test]
 fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
     const WRITERS: usize = 3;
-    const COMMITS: usize = 12;
+    const COMMITS: usize = 20;
     let store = TestStore::new();
     store.init("demo", None);
     let mount = store.mount("demo");
@@ -272,6 +272,21 @@ fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
                 is_in_a = !is_in_a;
             }
         });
+        let (steps, stop_steps) = (mount.join("steps"), &stop);
+        scope.spawn(move || {
+            fs::create_dir(&steps).unwrap();
+            let mut content = fs::File::create(steps.join("content")).unwrap();
+            fs::write(steps.join("step-0"), "").unwrap();
+            let mut number = 0u64;
+            // First into a file that stays open, so into the kernel's cache, then a name.
+            while !stop_steps.load(Ordering::Relaxed) {
+                let from = steps.join(format!("step-{number}"));
+                number += 1;
+                content.seek(SeekFrom::Start(0)).unwrap();
+                write!(content, "{number:020}").unwrap();
+                fs::rename(from, steps.join(format!("step-{number}"))).unwrap();
+            }
+        });
         thread::sleep(Duration::from_millis(300));
         for number in 0..COMMITS {
             ids.push(store.commit("demo", &format!("cut {number}")));
@@ -295,6 +310,15 @@ fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
             );
             values.push(first);
         }
+        let content = store.ok(&["cat", &format!("demo@{id}:steps/content")]);
+        let content: u64 = content.stdout.trim().parse().expect("a number");
+        let names = store.ok(&["ls", &format!("demo@{id}:steps")]).stdout;
+        assert!(
+            [content, content.wrapping_sub(1)]
+                .iter()
+                .any(|step| names.contains(&format!("step-{step}"))),
+            "commit {id}: content is of step {content}, names are {names:?}"
+        );
         let listing = store.ok(&["ls", &format!("demo@{id}:walker"), "--recursive"]);
         assert_eq!(
             listing.stdout.matches("token").count(),
@@ -309,6 +333,19 @@ fn fuse_g6_a_commit_is_a_point_in_time_while_writers_go_on() {
         values.len() > COMMITS,
         "the writers stood still: {values:?}"
     );
+}
+
+#[test]
+fn fuse_a_message_is_not_lost_to_an_automatic_commit() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    fs::write(mount.join("file"), "content").unwrap();
+    store.unmount(&mount);
+    let named = store.commit("demo", "what I did");
+    let log = store.ok(&["log", "demo", "--oneline"]).stdout;
+    assert!(log.contains("what I did"), "{log}");
+    assert_eq!(store.commit("demo", "and again"), named);
 }
 
 #[test]
@@ -613,4 +650,48 @@ fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
         verified.code, 7,
         "a changed entry must be noticed: {verified}"
     );
+}
+
+#[test]
+fn fuse_a_very_deep_tree_is_committed_compared_rolled_back_and_exported() {
+    const DEPTH: usize = 3000;
+    let store = TestStore::new();
+    store.init("demo", None);
+    // Only what is asked of the daemon commits: on the threads that answer.
+    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    let mount = store.mount("demo");
+    let empty = store.log_ids("demo").remove(0);
+    let make = format!(
+        "python3 -c 'import os
+for _ in range({DEPTH}): os.mkdir(\"d\"); os.chdir(\"d\")
+open(\"bottom\", \"w\").write(\"reached\")'"
+    );
+    let read = format!(
+        "python3 -c 'import os
+for _ in range({DEPTH}): os.chdir(\"d\")
+print(open(\"bottom\").read(), os.listdir(\".\"))'"
+    );
+    let reached = "reached ['bottom']\n";
+    shell_ok(&mount.path, &make);
+    let id = store.commit("demo", "deep");
+    assert_eq!(shell_ok(&mount.path, &read), reached);
+    let bottom = format!("{}bottom", "d/".repeat(DEPTH));
+    let changes = store.changes(&["demo", &empty, &id]);
+    assert!(
+        changes.contains(&('A', bottom.clone())),
+        "{} changes",
+        changes.len()
+    );
+    store.ok(&["rollback", "demo", &empty, "--yes"]);
+    assert_eq!(fs::read_dir(&mount.path).unwrap().count(), 0);
+    store.ok(&["rollback", "demo", &id, "--yes"]);
+    assert_eq!(shell_ok(&mount.path, &read), reached);
+    let target = store.scratch("exported");
+    store.ok(&["export", &format!("demo@{id}"), &target.to_string_lossy()]);
+    assert_eq!(shell_ok(&target, &read), reached);
+    // Deeper than the test's own clean-up can go.
+    shell_ok(&target, "rm -rf d");
+    shell_ok(&mount.path, "rm -rf d");
+    store.commit("demo", "gone");
+    store.unmount(&mount);
 }

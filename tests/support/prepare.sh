@@ -14,7 +14,7 @@ say() { echo "prepare: $*" >&2; }
 
 packages() {
     local wanted=(docker.io fuse3 busybox-static debootstrap rsync attr acl sqlite3 iptables
-        vim procps python3 python3-venv xz-utils e2fsprogs) missing=()
+        vim procps python3 python3-venv xz-utils e2fsprogs xfsprogs) missing=()
     command -v git >/dev/null || wanted+=(git)
     command -v npm >/dev/null || wanted+=(nodejs npm)
     [ -x /usr/local/bin/docker-compose ] || wanted+=(docker-compose)

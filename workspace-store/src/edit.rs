@@ -40,27 +40,48 @@ impl Content for Vec<u8> {
     }
 }
 
-/// A change of a whole snapshot.
-#[derive(Debug, Clone, Default)]
+/// A change of a whole snapshot. It has no default: whoever makes one says what becomes of the
+/// entries that it does not name ([`SnapshotEdit::unchanged`], [`SnapshotEdit::replacing`]).
+#[derive(Debug, Clone)]
 pub struct SnapshotEdit {
     /// New attributes of the root directory; `None` keeps them.
     pub root_attributes: Option<Attributes>,
-    /// Changes of the root directory's entries. Without a base and without entries it leaves the
-    /// root directory as it is, so that a default edit changes nothing.
+    /// Changes of the root directory's entries. Its base is the root's tree, or `None` for a root
+    /// directory that has only the entries named here.
     pub root: DirectoryEdit,
     /// Changes of the link table; `None` removes the entry.
     pub links: BTreeMap<LinkId, Option<LinkEdit>>,
 }
 
 impl SnapshotEdit {
-    /// An edit that keeps everything of `base`. (The default edit starts anew, without entries.)
+    /// An edit that keeps everything of `base`.
     pub fn unchanged(base: &Root) -> Self {
+        Self::changing(base, BTreeMap::new())
+    }
+
+    /// An edit that changes these names in the root directory of `base` and keeps the others.
+    pub fn changing(base: &Root, entries: BTreeMap<Name, EntryEdit>) -> Self {
         Self {
+            root_attributes: None,
             root: DirectoryEdit {
+                key: None,
                 base: Some(base.tree),
-                ..DirectoryEdit::default()
+                entries,
             },
-            ..Self::default()
+            links: BTreeMap::new(),
+        }
+    }
+
+    /// An edit after which the root directory has these entries and no others.
+    pub fn replacing(attributes: Attributes, entries: BTreeMap<Name, EntryEdit>) -> Self {
+        Self {
+            root_attributes: Some(attributes),
+            root: DirectoryEdit {
+                key: None,
+                base: None,
+                entries,
+            },
+            links: BTreeMap::new(),
         }
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+//! use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 //! use workspace_store::object::{Attributes, CommitKind};
 //! use workspace_store::source::CommitRequest;
 //! use workspace_store::{Store, StoreOptions};
@@ -23,13 +23,12 @@
 //! let workspace = store.create_workspace("demo", "ada")?;
 //! let base = store.commit(workspace.head)?.root.clone();
 //!
-//! let mut root = DirectoryEdit { base: Some(base.tree), ..Default::default() };
 //! let file = InodeEdit {
 //!     attributes: Attributes { mode: 0o644, ..Default::default() },
 //!     node: NodeEdit::Content { key: 1, content: Arc::new(b"hello".to_vec()) },
 //! };
-//! root.entries.insert(b"greeting"[..].into(), EntryEdit::Put(file));
-//! let edit = SnapshotEdit { root, ..Default::default() };
+//! let entries = [(b"greeting"[..].into(), EntryEdit::Put(file))].into();
+//! let edit = SnapshotEdit::changing(&base, entries);
 //! let request = CommitRequest {
 //!     author: "ada".to_owned(),
 //!     kind: CommitKind::Manual,

@@ -118,12 +118,7 @@ impl Inner {
             contents: Vec::new(),
             named_links: BTreeSet::new(),
         };
-        let mut root = edit.root;
-        if root.base.is_none() && root.entries.is_empty() {
-            // An edit that says nothing of the root directory leaves it as it is.
-            root.base = Some(base.tree);
-        }
-        let tree = builder.directory(root)?;
+        let tree = builder.directory(edit.root)?;
         let links = builder.links(base.links, edit.links)?;
         builder.check_named_links(links)?;
         builder.nodes.flush()?;

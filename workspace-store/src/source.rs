@@ -58,6 +58,14 @@ pub struct CommitRequest {
     pub step: Option<u64>,
 }
 
+impl CommitRequest {
+    /// Somebody gave it a name or a place in a run, which must not get lost: it becomes a commit
+    /// also when an automatic one has just taken all changes.
+    pub fn is_named(&self) -> bool {
+        self.kind == CommitKind::Manual && (!self.message.is_empty() || self.run.is_some())
+    }
+}
+
 /// A frozen overlay handed to the store.
 #[derive(Debug)]
 pub struct Submission {

@@ -15,7 +15,7 @@ use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{CommitId, WorkspaceId};
 use crate::object::codec::{commit_id, encode_commit};
-use crate::object::{Commit, Name, Root, Timestamp};
+use crate::object::{Commit, CommitKind, Name, Root, Timestamp};
 use crate::operation::{OperationKind, record};
 use crate::snapshot::{Changes, ProgressFunction};
 use crate::source::{CommitRequest, InodeRecord, OverlayState, Submission, Submitted};
@@ -147,10 +147,13 @@ impl Inner {
         request: Option<CommitRequest>,
         update: Option<OverlayUpdate>,
     ) -> Result<(CommitId, bool)> {
-        let head_root = self.commit(expected_head)?.root.clone();
+        let head = self.commit(expected_head)?;
         let prepared = match request {
-            Some(request) if head_root != root => {
-                let changes = self.changes_between(&head_root, &root)?;
+            Some(request)
+                if head.root != root
+                    || (request.is_named() && head.kind == CommitKind::Snapshot) =>
+            {
+                let changes = self.changes_between(&head.root, &root)?;
                 Some(Prepared::new(
                     expected_head,
                     root.clone(),

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, CommitKind, Inode, Node, TreeEntry};
 use workspace_store::reader::ObjectReader;
 use workspace_store::source::{CommitRequest, Submission};
@@ -64,14 +64,7 @@ fn child() {
         let submission = Submission {
             expected_head: head.commit,
             base: head.root.clone(),
-            edit: SnapshotEdit {
-                root: DirectoryEdit {
-                    base: Some(head.root.tree),
-                    entries,
-                    key: None,
-                },
-                ..SnapshotEdit::default()
-            },
+            edit: SnapshotEdit::changing(&head.root, entries),
             commit: Some(CommitRequest {
                 author: "ada".to_owned(),
                 kind: CommitKind::Snapshot,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, CommitKind};
 use workspace_store::source::CommitRequest;
 use workspace_store::{ErrorKind, Store, StoreError, StoreOptions};
@@ -42,14 +42,7 @@ fn closed_store(directory: &Path) -> Connection {
             (name.as_bytes().into(), EntryEdit::Put(edit))
         })
         .collect();
-    let edit = SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(root.tree),
-            entries,
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    };
+    let edit = SnapshotEdit::changing(&root, entries);
     let request = CommitRequest {
         author: "ada".to_owned(),
         kind: CommitKind::Manual,

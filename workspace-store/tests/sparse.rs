@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use workspace_store::edit::{Content, DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use workspace_store::edit::{Content, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, Hole, Node, TreeEntry};
 use workspace_store::reader::ObjectReader;
 use workspace_store::{Store, StoreOptions};
@@ -59,14 +59,7 @@ fn a_sparse_file_takes_the_space_of_its_data() {
             content: Arc::new(Sparse),
         },
     });
-    let edit = SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(base.tree),
-            entries: BTreeMap::from([(b"disk.img"[..].into(), put)]),
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    };
+    let edit = SnapshotEdit::changing(&base, BTreeMap::from([(b"disk.img"[..].into(), put)]));
     let root = store.build_root(&base, edit).unwrap();
     let statistics = store.statistics(workspace.id).unwrap();
     assert!(statistics.chunk_bytes < 2 << 20, "{statistics:?}");

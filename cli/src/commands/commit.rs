@@ -23,7 +23,12 @@ pub async fn commit(context: &Context<'_>, arguments: CommitArgs) -> Result<()> 
         return printer.json("commit", &result);
     }
     printer.line(&result.commit)?;
-    if result.is_new {
+    if result.is_new && result.changes.total() == 0 {
+        printer.note(format!(
+            "all changes are in the automatic commit before it on {}; this one carries what you said",
+            result.branch
+        ));
+    } else if result.is_new {
         printer.note(format!(
             "{} on {}",
             format_counts(&result.changes),

@@ -94,7 +94,9 @@ fn is_own_mount(mountpoint: &Path) -> bool {
 fn mount_error(mountpoint: &Path, error: MountError) -> Error {
     let kind = match &error {
         MountError::NoDevice => ErrorKind::Unavailable,
-        MountError::NotPermitted { .. } => ErrorKind::PermissionDenied,
+        MountError::NotPermitted { .. } | MountError::OthersNotPermitted(_) => {
+            ErrorKind::PermissionDenied
+        }
         MountError::Missing(_) => ErrorKind::NotFound,
         MountError::NotADirectory(_) | MountError::NotEmpty(_) | MountError::NotUnicode(_) => {
             ErrorKind::InvalidInput

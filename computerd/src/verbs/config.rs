@@ -146,7 +146,10 @@ pub fn set_store(_: &Call, change: ConfigChange) -> Result<ConfigChanged> {
         ErrorKind::Unsupported,
         format!("{} can only be set for a workspace", known.key),
     )
-    .with_hint(format!("kura config NAME {} VALUE", known.key)))
+    .with_hint(format!(
+        "kura config set {} VALUE --workspace NAME",
+        known.key
+    )))
 }
 
 /// When changes of a workspace become commits by themselves.

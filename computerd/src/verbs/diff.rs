@@ -5,6 +5,7 @@ use workspace_store::CommitId;
 use workspace_store::diff::{
     DiffOptions as StoreDiffOptions, PatchOptions, diff_roots, render_patch, statistics,
 };
+use workspace_store::edit::SnapshotEdit;
 use workspace_store::object::Root;
 
 use crate::convert;
@@ -143,10 +144,7 @@ fn hunks(patch: &[u8]) -> Option<&[u8]> {
 
 /// A tree without entries and with the attributes of `root`.
 fn empty_root(daemon: &Daemon, root: &Root) -> Result<Root> {
-    let edit = workspace_store::edit::SnapshotEdit {
-        root_attributes: Some(root.attributes.clone()),
-        ..Default::default()
-    };
+    let edit = SnapshotEdit::replacing(root.attributes.clone(), Default::default());
     let base = Root {
         attributes: root.attributes.clone(),
         tree: root.tree,

@@ -1,7 +1,7 @@
 //! Commits and switches of a filesystem, and the thread that makes them by the policy.
 //!
-//! One at a time (`commit_lock`). A cut is taken under the state's lock, the store works without
-//! it; only a switch holds it throughout, so that nobody sees a mixture.
+//! One at a time (`commit_lock`). A cut is taken under the state's lock at a settled moment, the
+//! store works without it; only a switch holds it throughout, so that nobody sees a mixture.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,24 +28,25 @@ impl Filesystem {
     /// Commits everything written so far: a point in time of the whole tree [G-6].
     pub fn commit(&self, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
-        self.flush_sessions();
         self.submit_cut(Some(request))
     }
 
     /// The live tree as stored objects, without a commit.
     pub fn live_root(&self) -> Result<Root> {
         let _guard = self.commit_lock.lock();
-        self.flush_sessions();
         self.submit_cut(None).map(|outcome| outcome.root)
     }
 
     fn submit_cut(&self, commit: Option<CommitRequest>) -> Result<CommitOutcome> {
+        // The store knows whether a name without changes makes a commit.
+        let is_named = commit.as_ref().is_some_and(CommitRequest::is_named);
         let mut cut = {
-            let mut state = self.state.lock();
-            if let Some(unchanged) = nothing_to_store(&mut state, commit.is_some()) {
+            let mut settled = self.settle();
+            let unchanged = nothing_to_store(&mut settled.state, commit.is_some());
+            if let Some(unchanged) = unchanged.filter(|_| !is_named) {
                 return Ok(unchanged);
             }
-            state.cut(true).map_err(journal_error)?
+            settled.state.cut(true).map_err(journal_error)?
         };
         let is_checkpoint = commit.is_none();
         let result = self.source.submit(take_submission(&mut cut, commit));
@@ -54,7 +55,7 @@ impl Filesystem {
 
     /// Makes the live tree equal to `target` as a new commit, atomically; what was uncommitted is
     /// committed first, so nothing is lost [G-4]. Writers are held up only where they leave no
-    /// pause.
+    /// pause. Those who watch have their events when this returns (see `watch`).
     pub fn switch(&self, target: Root, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
         let rescue = CommitRequest {
@@ -63,21 +64,25 @@ impl Filesystem {
             ..request.clone()
         };
         for _ in 0..SWITCH_ATTEMPTS {
-            self.flush_sessions();
             self.submit_cut(Some(rescue.clone()))?;
             if self.state.lock().changes.is_empty() {
                 break;
             }
         }
-        let mut state = self.state.lock();
-        if nothing_to_store(&mut state, true).is_none() {
+        let watchers = self.find_watchers();
+        // From here on nobody changes anything: what programs have written is in the version
+        // before the switch, what they write then goes to the tree after it.
+        let mut settled = self.settle();
+        let state = &mut *settled.state;
+        if nothing_to_store(state, true).is_none() {
             let mut cut = state.cut(true).map_err(journal_error)?;
             let result = self.source.submit(take_submission(&mut cut, Some(rescue)));
-            finish(&mut state, cut, false, result)?;
+            finish(state, cut, false, result)?;
         }
         if state.base == target {
-            return Ok(outcome_of(&state));
+            return Ok(outcome_of(state));
         }
+        self.load_watched(state, &watchers);
         let plan = state.plan_switch(&target).map_err(|errno| {
             let error = std::io::Error::from_raw_os_error(errno.0);
             StoreError::io(
@@ -95,10 +100,11 @@ impl Filesystem {
                 .map(|(key, row)| (key.clone(), *row)),
         );
         let result = self.source.submit(submission);
-        let outcome = finish(&mut state, cut, false, result)?;
+        let outcome = finish(state, cut, false, result)?;
+        let events = state.plan_events(&plan, &watchers);
         let notifications = state.apply_switch(plan, outcome.root.clone());
-        drop(state);
-        self.notify_sessions(&notifications);
+        drop(settled);
+        self.tell_sessions(notifications, &events, &watchers);
         Ok(outcome)
     }
 
@@ -120,7 +126,6 @@ impl Filesystem {
         }
         let _guard = self.commit_lock.lock();
         if !self.options.is_read_only {
-            self.flush_sessions();
             self.submit_cut(Some(self.policy_request()))?;
         }
         let mut state = self.state.lock();
@@ -175,7 +180,6 @@ impl Filesystem {
             drop(state);
             let result = {
                 let _guard = self.commit_lock.lock();
-                self.flush_sessions();
                 self.submit_cut(policy.enabled.then(|| self.policy_request()))
             };
             match result {
@@ -214,7 +218,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
     Submission {
         expected_head: cut.head,
         base: cut.base.clone(),
-        edit: std::mem::take(&mut cut.edit),
+        edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         commit,
         first_journal_segment: cut.first_journal_segment,
         next_inode_number: cut.next_number,

@@ -18,7 +18,7 @@ use workspace_store::source::WorkspaceSource;
 
 use super::content::Frozen;
 use super::data::{ListRequest, WriteRequest};
-use super::inode::Kind;
+use super::inode::{Inode, Kind};
 use super::load::KnownPlaces;
 use super::names::{NAME_MAX_BYTES, NewInode};
 use super::request::{
@@ -461,20 +461,13 @@ impl Filesystem {
         if *synced >= wanted {
             return Ok(());
         }
-        let (segments, pool, appended) = {
-            let state = self.state.lock();
-            let (segments, pool) = state.journal.unsynced();
-            (segments, pool, state.journal.appended_bytes())
-        };
-        let result = pool
-            .sync_directory()
-            .and_then(|()| segments.iter().try_for_each(|segment| segment.sync()));
-        if let Err(error) = result {
+        let unsynced = self.state.lock().journal.unsynced();
+        if let Err(error) = unsynced.sync() {
             tracing::error!(%error, "the journal can't be synced");
             return Err(Errno(error.raw_os_error().unwrap_or(libc::EIO)));
         }
-        self.state.lock().journal.mark_synced(&segments);
-        *synced = appended;
+        self.state.lock().journal.mark_synced(&unsynced);
+        *synced = unsynced.appended_bytes;
         Ok(())
     }
 
@@ -520,21 +513,18 @@ impl Filesystem {
             .collect()
     }
 
-    /// Makes the kernel hand over what it still holds, so that a cut has all that was written.
-    pub(super) fn flush_sessions(&self) {
-        for session in self.session_references() {
-            if let Err(error) = session.flush() {
-                tracing::warn!(%error, "the kernel's cache could not be written back");
-            }
-        }
-    }
-
     pub(super) fn notify_sessions(&self, notifications: &[Notification]) {
         for session in self.session_references() {
             for notification in notifications {
                 session.notify(notification.clone());
             }
         }
+    }
+
+    /// Whether the kernel may know an inode.
+    pub fn is_known(&self, inode: u64) -> bool {
+        let state = self.state.lock();
+        state.inodes.get(&inode).is_some_and(Inode::is_used)
     }
 
     /// What is uncommitted, and sizes.

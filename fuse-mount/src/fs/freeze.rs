@@ -47,6 +47,7 @@ impl State {
     /// Of the journal, when what must be carried over can't be written; nothing was taken then.
     pub(crate) fn cut(&mut self, carry_over: bool) -> Result<Cut, Errno> {
         let first_journal_segment = self.journal.rotate();
+        self.epoch += 1;
         if carry_over {
             self.carry_over()?;
         }
@@ -289,9 +290,20 @@ impl State {
             self.append_only(&Record::Recent(recent))?;
         }
         let orphans: Vec<u64> = self.orphans.iter().copied().collect();
-        for number in orphans {
+        self.carry_over_orphans(&orphans)
+    }
+
+    /// Writes open files without a name into the journal, so that the records of later changes to
+    /// them have something to refer to.
+    pub(crate) fn carry_over_orphans(&mut self, orphans: &[u64]) -> Result<(), Errno> {
+        for number in orphans.iter().copied() {
             let Some(inode) = self.inodes.get(&number) else {
                 continue;
+            };
+            let (target, rdev) = match &inode.kind {
+                Kind::Symlink(target) => (target.clone(), 0),
+                Kind::CharDevice(rdev) | Kind::BlockDevice(rdev) => (Box::default(), *rdev),
+                _ => (Box::default(), 0),
             };
             let creation = Creation {
                 number,
@@ -299,8 +311,8 @@ impl State {
                 mode: inode.kind.file_type() | inode.mode,
                 uid: inode.uid,
                 gid: inode.gid,
-                rdev: 0,
-                target: b"",
+                rdev,
+                target: &target,
                 xattrs: inode.xattrs.clone(),
                 time: inode.ctime,
             };

@@ -337,6 +337,8 @@ pub(crate) struct Inode {
     pub(crate) is_inherited: bool,
     /// The kernel may know it, and after a restart only its name would tell where it is.
     pub(crate) needs_known_record: bool,
+    /// The epoch of the journal ([`State::epoch`](super::state::State)) that tells where it is.
+    pub(crate) noted_epoch: u32,
 }
 
 impl Inode {
@@ -361,6 +363,7 @@ impl Inode {
             lookups: 0,
             is_inherited: false,
             needs_known_record: true,
+            noted_epoch: 0,
         }
     }
 

@@ -95,7 +95,10 @@ impl State {
         }
         let mut inode = Inode::from_stored(stored, record.map(|record| record.ctime));
         inode.is_inherited = self.is_resumed;
-        inode.needs_known_record = record.is_none_or(|record| record.number != number);
+        // A number that follows from the name loses its row with the first commit that finds
+        // nothing else in it.
+        inode.needs_known_record = record.is_none_or(|record| record.number != number)
+            || number == derived_number(directory, name);
         self.inodes.insert(number, inode);
         number
     }

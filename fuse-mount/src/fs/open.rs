@@ -30,7 +30,7 @@ impl Filesystem {
         let directory = options.directory.clone();
         let journal_directory = directory.join("journal");
         let io = |error| StoreError::io(format!("open overlay {}", directory.display()), error);
-        std::fs::create_dir_all(&journal_directory).map_err(io)?;
+        create_durably(&journal_directory).map_err(io)?;
         let head = source.head()?;
         let overlay = source.overlay()?.filter(|_| !options.is_read_only);
         let first = overlay
@@ -136,6 +136,20 @@ impl Filesystem {
     }
 }
 
+/// Makes a directory and those on the way to it that are missing, so that their names survive a
+/// power loss, as the journal's segments below them do.
+fn create_durably(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        create_durably(parent)?;
+        std::fs::create_dir(directory)?;
+        std::fs::File::open(parent)?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// Where the numbers of new inodes start in an overlay that never was mounted: from the clock, so
 /// that forks of a workspace don't give the same numbers to different files.
 fn first_inode_number() -> u64 {
@@ -214,32 +228,14 @@ impl State {
         record: &Record<'_>,
         known: &KnownPlaces,
     ) -> std::result::Result<(), Errno> {
-        let (numbers, directories): ([u64; 2], [u64; 2]) = match record {
-            Record::Create(creation) => {
-                let parent = creation.place.map_or(0, |(parent, _)| parent);
-                ([0, 0], [parent, 0])
-            }
-            Record::Link { number, parent, .. } => ([*number, 0], [*parent, 0]),
-            Record::Remove { parent, .. } => ([0, 0], [*parent, 0]),
-            Record::Rename {
-                parent, new_parent, ..
-            } => ([0, 0], [*parent, *new_parent]),
-            Record::Attributes(change) => ([change.number, 0], [0, 0]),
-            Record::Xattr { number, .. }
-            | Record::Write { number, .. }
-            | Record::Spill { number, .. }
-            | Record::Range { number, .. }
-            | Record::Pieces { number, .. } => ([*number, 0], [0, 0]),
-            Record::Clone { from, to, .. } => ([*from, *to], [0, 0]),
-            Record::Recent(_) | Record::Known { .. } => ([0, 0], [0, 0]),
-        };
-        for number in numbers
+        for number in record
+            .named_inodes()
             .into_iter()
-            .chain(directories)
             .filter(|number| *number != 0)
         {
             self.find_inode(number, known)?;
         }
+        let directories = record.named_directories();
         for directory in directories.into_iter().filter(|number| *number != 0) {
             self.load_directory(directory)?;
         }

@@ -1,6 +1,7 @@
 //! Requests and answers of the filesystem in its own types: the seam between the semantics
 //! (`fs`, which knows no kernel) and the transport (`fuse`, which knows no semantics).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use workspace_store::object::Timestamp;
@@ -370,11 +371,66 @@ pub enum Notification {
     },
 }
 
+/// What programs watch in a session's mount (inotify, fanotify).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// All of it.
+    pub everything: bool,
+    /// These inodes; who watches a directory hears of the names in it.
+    pub inodes: HashSet<u64>,
+}
+
+/// Something that changed behind the kernel's back, for those who watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Path of the directory from the root, without a slash at its start.
+    pub directory: Vec<u8>,
+    /// Its inode.
+    pub parent: u64,
+    /// The name in it; empty for the directory itself.
+    pub name: Box<[u8]>,
+    /// What happened.
+    pub happening: Happening,
+}
+
+/// What happened in an [`Event`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named after what they are")]
+pub enum Happening {
+    /// The name does not stand for this inode any more.
+    Removed {
+        child: u64,
+        file_type: u32,
+        replaced_by: Option<u64>,
+    },
+    /// The name stands for this inode now. `mode` carries the file type.
+    Created { child: u64, mode: u32 },
+    /// Attributes of the directory itself; `mode` are its permissions.
+    Attributes { mode: u32 },
+}
+
 /// A kernel connection that shows the filesystem, as the filesystem sees it.
 pub trait KernelSession: Send + Sync {
     /// Makes the kernel write back everything it holds (syncfs on the mount). May block for
     /// long, and must not hang for ever when the daemon is killed meanwhile.
     fn flush(&self) -> std::io::Result<()>;
+
+    /// Makes programs wait that write to these inodes or change their attributes, except through
+    /// shared mappings, until [`KernelSession::release_writers`]. Adds to those held already.
+    ///
+    /// # Errors
+    /// The session can't do that; some may be held all the same.
+    fn hold_writers(&self, inodes: &[u64]) -> std::io::Result<()>;
+
+    /// Lets all held writers go on.
+    fn release_writers(&self);
+
+    /// Makes programs wait that make, remove or rename files, until
+    /// [`KernelSession::release_names`].
+    fn hold_names(&self);
+
+    /// Lets those go on, after doing in the calling thread what they asked for.
+    fn release_names(&self);
 
     /// Makes the kernel write back what it holds of one regular file. May block for long; needs
     /// nothing but answers to the writes.
@@ -386,4 +442,12 @@ pub trait KernelSession: Send + Sync {
     /// Makes the kernel ask for an inode's attributes again, before it returns. Takes no lock in
     /// the kernel that a request could hold, so any thread may call it.
     fn refresh_attributes(&self, inode: u64);
+
+    /// What is watched in the mount. Takes milliseconds.
+    fn watched(&self) -> Watched;
+
+    /// Makes those who watch hear of events, after the kernel was told what was queued before.
+    /// Changes nothing in the filesystem. Waits, for a limited time, for calls on the mount: not to
+    /// be called with a lock that a request needs, nor by what serves requests.
+    fn announce(&self, events: &[Event]);
 }

@@ -18,6 +18,7 @@ use workspace_store::source::WorkspaceSource;
 use super::content;
 use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
 use super::request::Errno;
+use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
 use crate::journal::{Journal, Location};
 
@@ -101,6 +102,8 @@ pub(crate) struct State {
     /// Inodes without a name that the kernel still uses.
     pub(crate) orphans: NumberSet,
     pub(crate) journal: Journal,
+    /// Counts the cuts: a replay begins with the records of an epoch.
+    pub(crate) epoch: u32,
     /// Where inodes from the store were when the kernel heard of them.
     pub(crate) known: Journal,
     /// The newest entry of `known` could not be written.
@@ -117,6 +120,8 @@ pub(crate) struct State {
     /// When the first change after the last cut was made, and the newest one.
     pub(crate) first_change: Option<std::time::Instant>,
     pub(crate) last_change: Option<std::time::Instant>,
+    /// What changes while a moment for a cut is looked for.
+    pub(crate) touched: Option<Touched>,
 }
 
 impl State {
@@ -148,6 +153,7 @@ impl State {
             lookups: 1,
             is_inherited: false,
             needs_known_record: false,
+            noted_epoch: 0,
         };
         let mut inodes = NumberMap::default();
         inodes.insert(ROOT, root);
@@ -161,6 +167,7 @@ impl State {
             changes: Changes::default(),
             orphans: NumberSet::default(),
             journal,
+            epoch: 1,
             known,
             is_known_log_full: false,
             recent: RecentRequests::default(),
@@ -170,6 +177,7 @@ impl State {
             is_replaying: false,
             first_change: None,
             last_change: None,
+            touched: None,
         }
     }
 
@@ -203,14 +211,53 @@ impl State {
     /// # Errors
     /// `ENOSPC` or `EIO` of the journal; then nothing has changed.
     pub(crate) fn record(&mut self, unique: u64, record: &Record<'_>) -> Result<(), Errno> {
+        for number in record.named_inodes() {
+            self.note_place(number, record.takes_last_space())?;
+        }
         let location = self
             .journal
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
         self.apply(unique, record, Some(location));
+        if let Some(touched) = &mut self.touched {
+            touched.note(record);
+        }
         let now = std::time::Instant::now();
         self.first_change.get_or_insert(now);
         self.last_change = Some(now);
+        Ok(())
+    }
+
+    /// Notes in the journal where an inode is that a record is going to name, once in each epoch:
+    /// so that the journal alone, over the base of its cut, tells a replay all it needs, also after
+    /// a power loss that tore everything which nobody synced.
+    fn note_place(&mut self, number: u64, takes_last_space: bool) -> Result<(), Errno> {
+        let mut way = Vec::new();
+        let mut next = number;
+        while next != ROOT
+            && let Some(inode) = self.inodes.get(&next)
+            && inode.noted_epoch != self.epoch
+            // One without a name was made or carried over in this epoch, or lost its name in it.
+            && let Some((parent, position)) = inode.places.as_slice().first().copied()
+        {
+            way.push((next, parent, position));
+            next = parent;
+        }
+        while let Some((number, parent, position)) = way.pop() {
+            let Some(found) = self.names(parent)?.at(position) else {
+                continue;
+            };
+            let name = found.name.clone();
+            let record = Record::Known {
+                number,
+                parent,
+                name: &name,
+            };
+            self.journal
+                .append_with(0, &record, takes_last_space)
+                .map_err(|error| journal_errno(&error))?;
+            self.inode_mut(number)?.noted_epoch = self.epoch;
+        }
         Ok(())
     }
 
@@ -437,6 +484,7 @@ impl State {
                 lookups: 0,
                 is_inherited: self.is_replaying,
                 needs_known_record: false,
+                noted_epoch: self.epoch,
             },
         );
         match creation.place {

@@ -24,18 +24,18 @@ use super::state::State;
 
 /// What a name stands for after the switch.
 #[derive(Debug)]
-struct NameChange {
-    directory: u64,
-    name: Name,
+pub(super) struct NameChange {
+    pub(super) directory: u64,
+    pub(super) name: Name,
     /// The inode it stands for now.
-    old: Option<u64>,
-    new: Option<NewName>,
+    pub(super) old: Option<u64>,
+    pub(super) new: Option<NewName>,
 }
 
 #[derive(Debug)]
-struct NewName {
-    number: u64,
-    entry: TreeEntry,
+pub(super) struct NewName {
+    pub(super) number: u64,
+    pub(super) entry: TreeEntry,
 }
 
 /// Everything that a switch does.
@@ -47,6 +47,23 @@ pub(crate) struct SwitchPlan {
     link_counts: Vec<(u64, u32)>,
     new_links: BTreeMap<LinkId, (u64, StoredInode, u32)>,
     pub(crate) inode_records: InodeRecords,
+}
+
+impl SwitchPlan {
+    /// The names that change.
+    pub(super) fn names(&self) -> &[NameChange] {
+        &self.names
+    }
+
+    /// The directories that stay and get other attributes.
+    pub(super) fn attributes(&self) -> &[(u64, Attributes)] {
+        &self.attributes
+    }
+
+    /// A file with several names that the tree doesn't have yet.
+    pub(super) fn new_link(&self, link: LinkId) -> Option<&StoredInode> {
+        self.new_links.get(&link).map(|(_, stored, _)| stored)
+    }
 }
 
 impl State {
@@ -243,6 +260,7 @@ impl State {
     pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) -> Vec<Notification> {
         let now = clock::now();
         let mut notifications = Vec::new();
+        let nameless_before = self.orphans.clone();
         for (link, (number, stored, link_count)) in plan.new_links {
             let mut inode = Inode::from_stored(&stored, Some(now));
             inode.link = Some(link);
@@ -321,6 +339,13 @@ impl State {
                     length: 0,
                 });
             }
+        }
+        let nameless: Vec<u64> = self.orphans.difference(&nameless_before).copied().collect();
+        if let Err(errno) = self.carry_over_orphans(&nameless) {
+            tracing::error!(
+                ?errno,
+                "open files that lost their names would not outlive a crash"
+            );
         }
         // Names were added and taken as changes are, but the store has them.
         self.changes = Default::default();

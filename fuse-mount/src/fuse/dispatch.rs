@@ -16,7 +16,9 @@ use super::Handler;
 use super::counters::Counters;
 use super::decode::{self, Header, InitRequest, Operation};
 use super::encode::{Asked, Encoding, Reply};
+use super::events::Echoes;
 use super::flush::Barriers;
+use super::hold::Holds;
 use super::init::Negotiated;
 use super::options::SessionOptions;
 use super::protocol::{HEADER_ROOM_BYTES, InitFlags, Opcode, UNIQUE_RESEND};
@@ -36,13 +38,15 @@ pub(super) struct Server {
     pub(super) negotiated: OnceLock<Negotiated>,
     pub(super) counters: Arc<Counters>,
     pub(super) barriers: Arc<Barriers>,
+    pub(super) echoes: Arc<Echoes>,
+    pub(super) holds: Arc<Holds>,
     pub(super) outstanding: Arc<Outstanding>,
     pub(super) on_init: OnInit,
     pub(super) on_ready: Box<dyn Fn(Result<(), String>) + Send + Sync>,
 }
 
 /// What became of a request.
-enum Outcome {
+pub(super) enum Outcome {
     /// The reply is ready to be written.
     Answer,
     /// No reply is expected.
@@ -124,8 +128,28 @@ impl Server {
             Outcome::Silent => {}
             Outcome::HandOver => {
                 tracing::error!("the filesystem would block where it may");
-                self.write_error(bytes, reply, libc::EIO);
+                self.write_error(bytes, libc::EIO);
             }
+        }
+    }
+
+    /// Does and answers a request that was put aside.
+    pub(super) fn answer_late(&self, bytes: &[u8]) {
+        let mut reply = Reply::default();
+        if matches!(
+            self.process(bytes, Mode::MayBlock, &mut reply),
+            Outcome::Answer
+        ) {
+            self.write(&mut reply, bytes);
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(super) fn refuse(&self, unique: u64, errno: i32) {
+        let mut reply = Reply::default();
+        reply.encode_error(unique, Errno(errno));
+        if let Err(errno) = writev(&*self.device, &reply.slices()) {
+            tracing::debug!(%errno, "the kernel refused an error");
         }
     }
 
@@ -154,6 +178,9 @@ impl Server {
             }
         };
         match operation {
+            Operation::Filesystem(request) if self.holds.take(&header, &request, bytes, mode) => {
+                Outcome::Silent
+            }
             Operation::Filesystem(request) => self.filesystem(&header, request, mode, reply),
             Operation::ForgetMany(forgets) => {
                 let caller = self.caller(&header);
@@ -215,7 +242,7 @@ impl Server {
         }
     }
 
-    fn forget(&self, caller: &Caller, request: &Request<'_>) {
+    pub(super) fn forget(&self, caller: &Caller, request: &Request<'_>) {
         if let Request::Forget { inode, .. } = request
             && self.barriers.is_barrier(*inode)
         {
@@ -227,7 +254,7 @@ impl Server {
     }
 
     /// Calls the filesystem; a panic is an I/O error.
-    fn call(
+    pub(super) fn call(
         &self,
         caller: &Caller,
         request: &Request<'_>,
@@ -251,6 +278,9 @@ impl Server {
         reply: &mut Reply,
     ) -> Outcome {
         let caller = self.caller(header);
+        if let Some(outcome) = self.answer_echo(header, &caller, &request, mode, reply) {
+            return outcome;
+        }
         let mut translated = Vec::new();
         let mut request = request;
         let answer_error = |reply: &mut Reply, errno: i32| {
@@ -371,7 +401,7 @@ impl Server {
                 Err(SystemErrno::ENOENT | SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => break,
                 Err(errno) => {
                     tracing::error!(%errno, "the kernel refused an answer");
-                    self.write_error(request, reply, libc::EIO);
+                    self.write_error(request, libc::EIO);
                     break;
                 }
             }
@@ -383,12 +413,9 @@ impl Server {
         }
     }
 
-    fn write_error(&self, request: &[u8], reply: &mut Reply, errno: i32) {
+    fn write_error(&self, request: &[u8], errno: i32) {
         if let Ok((header, _)) = decode::decode_header(request) {
-            reply.encode_error(header.unique, Errno(errno));
-            if let Err(errno) = writev(&*self.device, &reply.slices()) {
-                tracing::debug!(%errno, "the kernel refused an error, too");
-            }
+            self.refuse(header.unique, errno);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::mount::{MntFlags, umount2};
 use parking_lot::Mutex;
 
+use super::events;
 use super::protocol::ROOT_ID;
 use crate::fs::request::{Entry, Errno, Failure, FileAttributes, Mode, Request, Response};
 
@@ -28,6 +29,8 @@ const BARRIER_PREFIX: &[u8] = b".kura-flush-";
 /// Inode numbers from here on are barriers; no filesystem gets that far.
 const FIRST_BARRIER_INODE: u64 = 1 << 62;
 const BARRIER_BYTES: u64 = 4096;
+/// For a thread that makes one system call.
+const HOLD_STACK_BYTES: usize = 64 * 1024;
 
 /// The barriers of a session.
 #[derive(Debug, Default)]
@@ -39,17 +42,13 @@ pub(super) struct Barriers {
 impl Barriers {
     /// Makes a barrier; it exists until the guard is dropped.
     pub(super) fn open(&self) -> io::Result<BarrierGuard<'_>> {
-        let mut random = [0_u8; 16];
-        File::open("/dev/urandom")?.read_exact(&mut random)?;
-        let mut name = BARRIER_PREFIX.to_vec();
-        for byte in random {
-            write!(name, "{byte:02x}")?;
-        }
+        let name = random_name(BARRIER_PREFIX)?;
         let inode = FIRST_BARRIER_INODE + self.next.fetch_add(1, Ordering::Relaxed);
         self.by_name.lock().insert(name.clone(), inode);
         Ok(BarrierGuard {
             barriers: self,
             name,
+            inode,
         })
     }
 
@@ -69,11 +68,11 @@ impl Barriers {
                 if *parent == ROOT_ID && name.starts_with(BARRIER_PREFIX) =>
             {
                 let inode = *self.by_name.lock().get(*name)?;
-                return Some(Ok(Response::Entry(Entry {
-                    inode,
-                    generation: 0,
-                    attributes: attributes(inode),
-                })));
+                return Some(Ok(entry(inode)));
+            }
+            // Opened by its handle.
+            Request::Lookup { parent, name: b"." } if self.is_barrier(*parent) => {
+                return Some(Ok(entry(*parent)));
             }
             Request::GetAttributes { inode }
             | Request::Read { inode, .. }
@@ -105,7 +104,27 @@ impl Barriers {
     }
 }
 
-fn attributes(inode: u64) -> FileAttributes {
+/// A name that nobody can guess.
+pub(super) fn random_name(prefix: &[u8]) -> io::Result<Vec<u8>> {
+    let mut random = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut random)?;
+    let mut name = prefix.to_vec();
+    for byte in random {
+        write!(name, "{byte:02x}")?;
+    }
+    Ok(name)
+}
+
+fn entry(inode: u64) -> Response {
+    Response::Entry(Entry {
+        inode,
+        generation: 0,
+        attributes: attributes(inode),
+    })
+}
+
+/// Attributes of a file that only the session has.
+pub(super) fn attributes(inode: u64) -> FileAttributes {
     FileAttributes {
         inode,
         size: BARRIER_BYTES,
@@ -119,12 +138,18 @@ fn attributes(inode: u64) -> FileAttributes {
 pub(super) struct BarrierGuard<'a> {
     barriers: &'a Barriers,
     name: Vec<u8>,
+    inode: u64,
 }
 
 impl BarrierGuard<'_> {
     /// Name of the file in the root directory.
     pub(super) fn name(&self) -> &[u8] {
         &self.name
+    }
+
+    /// Its inode number.
+    pub(super) fn inode(&self) -> u64 {
+        self.inode
     }
 }
 
@@ -138,6 +163,7 @@ const FLUSH: u8 = b'F';
 const FLUSH_FILE: u8 = b'f';
 const UNMOUNT: u8 = b'U';
 const UNMOUNT_LAZILY: u8 = b'L';
+const HOLD: u8 = b'H';
 /// Longest path or name in a message.
 const FIELD_LIMIT_BYTES: u32 = 64 * 1024;
 
@@ -148,10 +174,12 @@ pub struct FlushHelper {
     program: OsString,
     arguments: Vec<OsString>,
     idle: Mutex<Vec<HelperProcess>>,
+    /// Those for events: what they ask a mount is not carried out, so nobody else uses them.
+    idle_for_events: Mutex<Vec<HelperProcess>>,
 }
 
 #[derive(Debug)]
-struct HelperProcess {
+pub(super) struct HelperProcess {
     child: Child,
     requests: ChildStdin,
     answers: ChildStdout,
@@ -173,6 +201,7 @@ impl FlushHelper {
             program: program.into(),
             arguments,
             idle: Mutex::default(),
+            idle_for_events: Mutex::default(),
         }
     }
 
@@ -198,10 +227,10 @@ impl FlushHelper {
         })
     }
 
-    fn ask(&self, operation: u8, mountpoint: &Path, name: &[u8], inode: u64) -> io::Result<()> {
+    fn ask(&self, operation: u8, mountpoint: &Path, parameters: &[&[u8]; 2]) -> io::Result<usize> {
         let idle = self.idle.lock().pop();
         if let Some(mut process) = idle
-            && let Ok(answer) = process.ask(operation, mountpoint, name, inode)
+            && let Ok(answer) = process.ask(operation, mountpoint, parameters)
         {
             self.idle.lock().push(process);
             return answer;
@@ -209,7 +238,7 @@ impl FlushHelper {
         // None idle, or it died meanwhile.
         let mut process = self.spawn()?;
         let answer = process
-            .ask(operation, mountpoint, name, inode)
+            .ask(operation, mountpoint, parameters)
             .map_err(|error| {
                 io::Error::new(
                     error.kind(),
@@ -220,50 +249,100 @@ impl FlushHelper {
         answer
     }
 
+    /// A process for `events`, and for nothing else from then on.
+    pub(super) fn take_event_process(&self) -> io::Result<HelperProcess> {
+        while let Some(mut process) = self.idle_for_events.lock().pop() {
+            if matches!(process.child.try_wait(), Ok(None)) {
+                return Ok(process);
+            }
+        }
+        self.spawn()
+    }
+
+    /// The process waits for its next task.
+    pub(super) fn keep_event_process(&self, process: HelperProcess) {
+        self.idle_for_events.lock().push(process);
+    }
+
     /// Writes back what the kernel holds of the mount, then reads the barrier.
-    pub(super) fn flush(&self, mountpoint: &Path, barrier: &[u8]) -> io::Result<()> {
-        self.ask(FLUSH, mountpoint, barrier, 0)
+    pub(super) fn flush(&self, mountpoint: &Path, barrier: &BarrierGuard<'_>) -> io::Result<()> {
+        let parameters = [&barrier.inode().to_le_bytes()[..], barrier.name()];
+        self.ask(FLUSH, mountpoint, &parameters).map(drop)
+    }
+
+    /// Starts to set an attribute of these inodes, and returns how many of them there are still.
+    pub(super) fn hold(
+        &self,
+        mountpoint: &Path,
+        attribute: &[u8],
+        inodes: &[u64],
+    ) -> io::Result<usize> {
+        let inodes: Vec<u8> = inodes
+            .iter()
+            .flat_map(|inode| inode.to_le_bytes())
+            .collect();
+        self.ask(HOLD, mountpoint, &[&inodes, attribute])
     }
 
     /// Writes back what the kernel holds of one file, then reads the barrier.
     pub(super) fn flush_file(
         &self,
         mountpoint: &Path,
-        barrier: &[u8],
+        barrier: &BarrierGuard<'_>,
         inode: u64,
     ) -> io::Result<()> {
-        self.ask(FLUSH_FILE, mountpoint, barrier, inode)
+        let inodes = [barrier.inode().to_le_bytes(), inode.to_le_bytes()].concat();
+        self.ask(FLUSH_FILE, mountpoint, &[&inodes, barrier.name()])
+            .map(drop)
     }
 
     /// Unmounts, in the helper for the same reason as above.
     pub(super) fn unmount(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
         let operation = if lazy { UNMOUNT_LAZILY } else { UNMOUNT };
-        self.ask(operation, mountpoint, b"", 0)
+        self.ask(operation, mountpoint, &[b"", b""]).map(drop)
     }
 }
 
 impl HelperProcess {
+    /// Sends a message; its fields are at most [`FIELD_LIMIT_BYTES`] long.
+    pub(super) fn send(
+        &mut self,
+        operation: u8,
+        mountpoint: &Path,
+        parameters: &[&[u8]; 2],
+    ) -> io::Result<()> {
+        let mut message = vec![operation];
+        for field in [
+            mountpoint.as_os_str().as_bytes(),
+            parameters[0],
+            parameters[1],
+        ] {
+            message.extend((field.len() as u32).to_le_bytes());
+            message.extend(field);
+        }
+        self.requests.write_all(&message)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn answers(&mut self) -> &mut ChildStdout {
+        &mut self.answers
+    }
+
     /// The outer error means that the helper is of no use any more.
     fn ask(
         &mut self,
         operation: u8,
         mountpoint: &Path,
-        name: &[u8],
-        inode: u64,
-    ) -> io::Result<io::Result<()>> {
-        let mut message = vec![operation];
-        message.extend(inode.to_le_bytes());
-        for field in [mountpoint.as_os_str().as_bytes(), name] {
-            message.extend((field.len() as u32).to_le_bytes());
-            message.extend(field);
-        }
-        self.requests.write_all(&message)?;
+        parameters: &[&[u8]; 2],
+    ) -> io::Result<io::Result<usize>> {
+        self.send(operation, mountpoint, parameters)?;
         let mut answer = [0_u8; 4];
         self.answers.read_exact(&mut answer)?;
-        Ok(match i32::from_le_bytes(answer) {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        })
+        let answer = i32::from_le_bytes(answer);
+        Ok(usize::try_from(answer).map_err(|_| io::Error::from_raw_os_error(-answer)))
     }
 }
 
@@ -283,26 +362,33 @@ pub fn serve_flush_helper(mut requests: impl Read, mut answers: impl Write) -> i
         if requests.read(&mut operation)? == 0 {
             return Ok(());
         }
-        let mut inode = [0_u8; 8];
-        requests.read_exact(&mut inode)?;
-        let inode = u64::from_le_bytes(inode);
         let mountpoint = read_field(&mut requests)?;
+        let inodes = read_field(&mut requests)?;
+        let inodes: Vec<u64> = inodes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .collect();
         let name = read_field(&mut requests)?;
         let mountpoint = Path::new(OsStr::from_bytes(&mountpoint));
+        if let Some(answer) = events::serve(operation[0], mountpoint, &name) {
+            answers.write_all(&answer)?;
+            answers.flush()?;
+            continue;
+        }
         let result = match operation[0] {
-            FLUSH => flush_here(mountpoint, OsStr::from_bytes(&name), sync_filesystem),
-            FLUSH_FILE => flush_here(mountpoint, OsStr::from_bytes(&name), |root| {
-                sync_file(root, inode)
-            }),
-            UNMOUNT => unmount_here(mountpoint, false),
-            UNMOUNT_LAZILY => unmount_here(mountpoint, true),
+            FLUSH | FLUSH_FILE => flush_here(mountpoint, &inodes, &name).map(|()| 0),
+            HOLD => hold_here(mountpoint, &inodes, &name),
+            UNMOUNT => unmount_here(mountpoint, false).map(|()| 0),
+            UNMOUNT_LAZILY => unmount_here(mountpoint, true).map(|()| 0),
             _ => Err(io::Error::from_raw_os_error(libc::EBADMSG)),
         };
-        let errno = match result {
-            Ok(()) => 0,
-            Err(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        let answer = match result {
+            Ok(count) => count as i32,
+            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
         };
-        answers.write_all(&errno.to_le_bytes())?;
+        answers.write_all(&answer.to_le_bytes())?;
         answers.flush()?;
     }
 }
@@ -319,15 +405,36 @@ fn read_field(requests: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(field)
 }
 
-fn sync_filesystem(root: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open.
-    nix::errno::Errno::result(unsafe { libc::syncfs(root.as_raw_fd()) })?;
-    Ok(())
+/// `inodes`: the barrier, then the file to write back; without one it is everything.
+fn flush_here(mountpoint: &Path, inodes: &[u64], name: &[u8]) -> io::Result<()> {
+    let root = File::open(mountpoint)?;
+    match inodes.get(1) {
+        Some(inode) => sync_file(&root, *inode)?,
+        // SAFETY: the descriptor is open.
+        None => drop(nix::errno::Errno::result(unsafe {
+            libc::syncfs(root.as_raw_fd())
+        })?),
+    }
+    // By its handle if that is allowed: the root directory may be locked by a request that waits.
+    let by_handle = inodes
+        .first()
+        .map(|inode| open_by_handle(&root, *inode, libc::O_RDONLY));
+    let mut barrier = match by_handle {
+        Some(Ok(barrier)) => barrier,
+        _ => {
+            // Relative to the directory that was synced, whatever is mounted there by now.
+            let name = CString::new(name)?;
+            let flags = nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC;
+            let mode = nix::sys::stat::Mode::empty();
+            nix::fcntl::openat(&root, name.as_c_str(), flags, mode)?.into()
+        }
+    };
+    barrier.read_exact(&mut [0_u8; 1])
 }
 
 /// Writes back the pages of one file. Not by fsync, whose lock the caller of lseek holds.
 fn sync_file(root: &File, inode: u64) -> io::Result<()> {
-    let file = open_by_number(root, inode)?;
+    let file = open_by_handle(root, inode, libc::O_RDONLY | libc::O_NONBLOCK)?;
     let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE
         | libc::SYNC_FILE_RANGE_WAIT_AFTER;
@@ -336,57 +443,69 @@ fn sync_file(root: &File, inode: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a file that the kernel knows by its number on the mount.
-fn open_by_number(root: &File, inode: u64) -> io::Result<File> {
-    /// `struct file_handle` with the three words of FUSE's handles.
+/// A thread for each inode begins to set the attribute, and ends when the daemon answers.
+fn hold_here(mountpoint: &Path, inodes: &[u64], attribute: &[u8]) -> io::Result<usize> {
+    let root = File::open(mountpoint)?;
+    let attribute = CString::new(attribute)?;
+    let mut count = 0;
+    for inode in inodes {
+        let file = match open_by_handle(&root, *inode, libc::O_PATH) {
+            Ok(file) => file,
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => continue,
+            Err(error) => return Err(error),
+        };
+        let attribute = attribute.clone();
+        std::thread::Builder::new()
+            .stack_size(HOLD_STACK_BYTES)
+            .spawn(move || {
+                let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
+                // SAFETY: both strings end with NUL; the value is empty.
+                unsafe {
+                    libc::setxattr(
+                        path.as_ptr().cast(),
+                        attribute.as_ptr(),
+                        std::ptr::null(),
+                        0,
+                        0,
+                    )
+                };
+            })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Opens an inode of the mount by the handle that the kernel's FUSE makes of its number and
+/// generation (`fuse_encode_fh`), which takes no directory's lock.
+fn open_by_handle(root: &File, inode: u64, flags: libc::c_int) -> io::Result<File> {
     #[repr(C)]
     struct Handle {
-        bytes: u32,
-        kind: i32,
+        bytes: libc::c_uint,
+        kind: libc::c_int,
         inode_high: u32,
         inode_low: u32,
         generation: u32,
     }
-    /// FILEID_INO64_GEN of the kernel's fs/fuse/inode.c: 64 bits of inode number, 32 of generation.
-    const KIND: i32 = 0x81;
     let mut handle = Handle {
         bytes: 12,
-        kind: KIND,
+        kind: 0x81,
         inode_high: (inode >> 32) as u32,
         inode_low: inode as u32,
         generation: 0,
     };
-    // SAFETY: the descriptor is open, the handle is as long as it says and has the layout of
-    // `struct file_handle`; the kernel only reads it.
-    let file = unsafe {
-        let file = libc::syscall(
-            libc::SYS_open_by_handle_at,
+    // SAFETY: `handle` has the layout of file_handle with 12 bytes behind its head.
+    let descriptor = unsafe {
+        libc::open_by_handle_at(
             root.as_raw_fd(),
-            &raw mut handle,
-            libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC,
-        );
-        OwnedFd::from_raw_fd(nix::errno::Errno::result(file)? as i32)
+            (&raw mut handle).cast(),
+            flags | libc::O_CLOEXEC,
+        )
     };
-    Ok(File::from(file))
-}
-
-fn flush_here(
-    mountpoint: &Path,
-    barrier: &OsStr,
-    sync: impl FnOnce(&File) -> io::Result<()>,
-) -> io::Result<()> {
-    let root = File::open(mountpoint)?;
-    sync(&root)?;
-    // Relative to the directory that was synced, whatever is mounted there by now.
-    let name = CString::new(barrier.as_bytes())?;
-    let barrier = nix::fcntl::openat(
-        &root,
-        name.as_c_str(),
-        nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC,
-        nix::sys::stat::Mode::empty(),
-    )?;
-    let mut byte = [0_u8; 1];
-    File::from(barrier).read_exact(&mut byte)
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
 }
 
 /// Unmounts in the calling process.

@@ -20,6 +20,7 @@ use super::options::SessionOptions;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
+const HELPER_SETTINGS: &str = "/etc/fuse.conf";
 
 /// Why a mount was not made.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,12 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
+    /// `fusermount3` lets nobody but the user in here, and others are to be let in.
+    #[error(
+        "other users can't be let into the mount on {}: `user_allow_other` is not in {HELPER_SETTINGS}",
+        .0.display()
+    )]
+    OthersNotPermitted(PathBuf),
     /// The mountpoint is not there.
     #[error("the mountpoint {} does not exist", .0.display())]
     Missing(PathBuf),
@@ -91,10 +98,15 @@ impl MountError {
                     .to_owned()
             }
             Self::NotPermitted { .. } => {
-                "run as root, or install the package `fuse3` for its setuid `fusermount3`; in a \
-                 container, start it with `--device /dev/fuse --cap-add SYS_ADMIN`"
+                "run as root, or install the package `fuse3` for its setuid `fusermount3` and let \
+                 users open /dev/fuse (mode 666); in a container, start it with `--device \
+                 /dev/fuse --cap-add SYS_ADMIN`"
                     .to_owned()
             }
+            Self::OthersNotPermitted(_) => format!(
+                "mount for yourself only, as root, or let root add the line `user_allow_other` to \
+                 {HELPER_SETTINGS}"
+            ),
             Self::Missing(path) => format!("create it: mkdir -p {}", path.display()),
             Self::NotADirectory(_) => "choose a directory".to_owned(),
             Self::NotEmpty(_) => {
@@ -316,7 +328,7 @@ pub fn mount_directly(
         nix::unistd::geteuid(),
         nix::unistd::getegid()
     );
-    data.push_str(&common_options(options, options.allow_other));
+    data.push_str(&common_options(options));
     nix::mount::mount(
         Some(options.source.as_str()),
         mountpoint,
@@ -327,9 +339,9 @@ pub fn mount_directly(
     .map_err(io::Error::from)
 }
 
-fn common_options(options: &SessionOptions, allow_other: bool) -> String {
+fn common_options(options: &SessionOptions) -> String {
     let mut data = format!(",max_read={}", options.max_write_bytes);
-    if allow_other {
+    if options.allow_other {
         data.push_str(",allow_other");
     }
     if options.default_permissions {
@@ -354,13 +366,7 @@ pub fn mount_by_helper(mountpoint: &Path, options: &SessionOptions) -> io::Resul
         list.push_str(&format!(",subtype={subtype}"));
     }
     list.push_str(if options.read_only { ",ro" } else { ",rw" });
-    let allow_other = options.allow_other && helper_permits_allow_other();
-    if options.allow_other && !allow_other {
-        tracing::warn!(
-            "other users cannot use the mount: `user_allow_other` is not in /etc/fuse.conf"
-        );
-    }
-    list.push_str(&common_options(options, allow_other));
+    list.push_str(&common_options(options));
     let theirs_raw = theirs.as_raw_fd();
     let mut command = Command::new(HELPER);
     command
@@ -394,9 +400,10 @@ pub fn mount_by_helper(mountpoint: &Path, options: &SessionOptions) -> io::Resul
     }
 }
 
-fn helper_permits_allow_other() -> bool {
+/// Whether the helper lets this user let others in.
+pub(super) fn helper_permits_allow_other() -> bool {
     nix::unistd::getuid().is_root()
-        || fs::read_to_string("/etc/fuse.conf")
+        || fs::read_to_string(HELPER_SETTINGS)
             .is_ok_and(|text| text.lines().any(|line| line.trim() == "user_allow_other"))
 }
 

@@ -18,7 +18,9 @@ use zerocopy::IntoBytes;
 use super::counters::{Counters, RequestCount};
 use super::dispatch::{self, Server};
 use super::encode::Encoding;
+use super::events::{self, ANNOUNCE_TIMEOUT, Echoes};
 use super::flush::{self, Barriers, FlushHelper};
+use super::hold::Holds;
 use super::init::Negotiated;
 use super::mount::{self, MountError};
 use super::notify::Notifier;
@@ -26,7 +28,7 @@ use super::options::{SessionOptions, SessionState};
 use super::protocol::{NOTIFY_RESEND, OutHeader};
 use super::workers::Outstanding;
 use super::{DeviceHolder, Handler};
-use crate::fs::request::{KernelSession, Notification};
+use crate::fs::request::{Event, KernelSession, Notification, Watched};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -73,6 +75,8 @@ struct Connection {
     device_number: Mutex<Option<(u32, u32)>>,
     counters: Arc<Counters>,
     barriers: Arc<Barriers>,
+    echoes: Arc<Echoes>,
+    holds: Arc<Holds>,
     /// Taken away at the end, which ends its thread.
     notifier: Mutex<Option<Notifier>>,
     has_ended: Mutex<bool>,
@@ -84,7 +88,7 @@ impl KernelSession for Connection {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();
         match helper {
-            Some(helper) => helper.flush(&self.mountpoint, barrier.name()),
+            Some(helper) => helper.flush(&self.mountpoint, &barrier),
             None => flush::flush_with_commands(&self.mountpoint, barrier.name()),
         }
         .map_err(|error| {
@@ -93,11 +97,30 @@ impl KernelSession for Connection {
         })
     }
 
+    fn hold_writers(&self, inodes: &[u64]) -> io::Result<()> {
+        let helper = self.environment.flush_helper.as_ref();
+        let helper = helper.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        self.holds.hold_writers(inodes, |attribute, inodes| {
+            helper.hold(&self.mountpoint, attribute, inodes)
+        })
+    }
+
+    fn release_writers(&self) {
+        self.holds.release_writers();
+    }
+
+    fn hold_names(&self) {
+        self.holds.hold_names();
+    }
+
+    fn release_names(&self) {
+        self.holds.release_names();
+    }
+
     fn flush_file(&self, inode: u64) -> io::Result<()> {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();
-        let flushed =
-            helper.map(|helper| helper.flush_file(&self.mountpoint, barrier.name(), inode));
+        let flushed = helper.map(|helper| helper.flush_file(&self.mountpoint, &barrier, inode));
         match flushed {
             Some(Ok(())) => Ok(()),
             // Files are opened by number by root only.
@@ -114,6 +137,43 @@ impl KernelSession for Connection {
     fn refresh_attributes(&self, inode: u64) {
         if let Some(notifier) = &*self.notifier.lock() {
             notifier.refresh_attributes(inode);
+        }
+    }
+
+    fn watched(&self) -> Watched {
+        let helper = self.environment.flush_helper.as_ref();
+        // Where nothing can be changed, no call makes an event.
+        let (Some(helper), false) = (helper, self.state.lock().options.read_only) else {
+            return Watched::default();
+        };
+        let Some(device) = self.find_device_number() else {
+            return Watched::default();
+        };
+        events::watched(helper, device).unwrap_or_else(|error| {
+            let mountpoint = self.mountpoint.display();
+            tracing::warn!(%error, %mountpoint, "can't find out who watches the mount");
+            Watched::default()
+        })
+    }
+
+    fn announce(&self, events: &[Event]) {
+        let Some(helper) = &self.environment.flush_helper else {
+            return;
+        };
+        let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
+        let reached = self.notifier.lock().as_ref().map(Notifier::mark);
+        let is_told = reached.is_some_and(|reached| {
+            reached.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
+        });
+        let result = if is_told {
+            events::announce(&self.echoes, helper, &self.mountpoint, events, deadline)
+        } else {
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        if let Err(error) = result {
+            let mountpoint = self.mountpoint.display();
+            let count = events.len();
+            tracing::warn!(%error, %mountpoint, count, "some who watch the mount hear no event");
         }
     }
 }
@@ -164,7 +224,7 @@ impl Session {
             by_helper: false,
         };
         let device = attach_to_kernel(&mut state, &environment)?;
-        let (session, ready) = Self::serve(device, state, environment)?;
+        let (session, ready) = Self::serve(device, state, environment, Echoes::default())?;
         let reason = match ready.recv_timeout(HANDSHAKE_TIMEOUT) {
             Ok(Ok(())) => None,
             Ok(Err(reason)) => Some(reason),
@@ -199,6 +259,7 @@ impl Session {
             error: NOTIFY_RESEND,
             unique: 0,
         };
+        let echoes = Echoes::of_resumed(&state.mountpoint);
         // Before the loop reads anything: what it reads must not be sent to it a second time.
         if let Err(errno) = nix::unistd::write(&device, resend.as_bytes()) {
             tracing::warn!(
@@ -208,7 +269,7 @@ impl Session {
                  their callers are killed"
             );
         }
-        let (session, _ready) = Self::serve(device, state, environment)?;
+        let (session, _ready) = Self::serve(device, state, environment, echoes)?;
         session.connection.find_device_number();
         Ok(session)
     }
@@ -217,11 +278,16 @@ impl Session {
         device: OwnedFd,
         state: SessionState,
         environment: Environment,
+        echoes: Echoes,
     ) -> Result<(Self, crossbeam_channel::Receiver<Result<(), String>>), MountError> {
         let mountpoint = state.mountpoint.clone();
         let device = Arc::new(device);
         let counters = Arc::new(Counters::default());
         let barriers = Arc::new(Barriers::default());
+        let echoes = Arc::new(echoes);
+        let holds = Holds::new()
+            .map(Arc::new)
+            .map_err(MountError::io("reading random numbers for", &mountpoint))?;
         let notifier = Notifier::start(device.clone(), counters.clone())
             .map_err(MountError::io("starting threads for", &mountpoint))?;
         let options = state.options.clone();
@@ -236,6 +302,8 @@ impl Session {
             device_number: Mutex::new(None),
             counters: counters.clone(),
             barriers: barriers.clone(),
+            echoes: echoes.clone(),
+            holds: holds.clone(),
             notifier: Mutex::new(Some(notifier)),
             has_ended: Mutex::new(false),
             ended: Condvar::new(),
@@ -255,6 +323,8 @@ impl Session {
             negotiated,
             counters,
             barriers,
+            echoes,
+            holds: holds.clone(),
             outstanding: Arc::new(Outstanding::default()),
             on_init: {
                 let connection = connection.clone();
@@ -262,6 +332,7 @@ impl Session {
             },
             on_ready: Box::new(move |result| drop(ready_sender.try_send(result))),
         });
+        holds.serve_with(&server);
         let attachment = connection.environment.handler.attach(connection.clone());
         let ending = connection.clone();
         let started = thread::Builder::new()
@@ -443,6 +514,9 @@ fn attach_to_kernel(
             return Err(MountError::io("opening /dev/fuse to mount on", &mountpoint)(error));
         }
     };
+    if state.options.allow_other && !mount::helper_permits_allow_other() {
+        return Err(MountError::OthersNotPermitted(mountpoint));
+    }
     match mount::mount_by_helper(&mountpoint, &state.options) {
         Ok(device) => {
             state.by_helper = true;

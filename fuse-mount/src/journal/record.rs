@@ -137,7 +137,8 @@ pub(crate) enum Record<'a> {
     },
     /// Newest requests before a checkpoint: the kernel's number, the inode it was about.
     Recent(Vec<(u64, u64)>),
-    /// Where an inode was when the kernel first heard of it (in the log of known inodes).
+    /// Where an inode was when the kernel first heard of it (in the log of known inodes), or when a
+    /// record of this epoch first named it (in the journal).
     Known {
         number: u64,
         parent: u64,
@@ -568,6 +569,38 @@ impl<'a> Record<'a> {
             Record::Attributes(change) => change.size.is_some(),
             Record::Range { kind, .. } => *kind == RangeKind::Hole,
             _ => false,
+        }
+    }
+
+    /// The inodes that it names by number and doesn't make; 0 stands for none.
+    pub(crate) fn named_inodes(&self) -> [u64; 2] {
+        match self {
+            Record::Create(creation) => [creation.place.map_or(0, |(parent, _)| parent), 0],
+            Record::Link { number, parent, .. } => [*number, *parent],
+            Record::Remove { parent, .. } | Record::Known { parent, .. } => [*parent, 0],
+            Record::Rename {
+                parent, new_parent, ..
+            } => [*parent, *new_parent],
+            Record::Attributes(change) => [change.number, 0],
+            Record::Xattr { number, .. }
+            | Record::Write { number, .. }
+            | Record::Spill { number, .. }
+            | Record::Range { number, .. }
+            | Record::Pieces { number, .. } => [*number, 0],
+            Record::Clone { from, to, .. } => [*from, *to],
+            Record::Recent(_) => [0, 0],
+        }
+    }
+
+    /// The directories among them whose names it needs; 0 stands for none.
+    pub(crate) fn named_directories(&self) -> [u64; 2] {
+        match self {
+            Record::Link { parent, .. } => [*parent, 0],
+            Record::Create(_)
+            | Record::Remove { .. }
+            | Record::Known { .. }
+            | Record::Rename { .. } => self.named_inodes(),
+            _ => [0, 0],
         }
     }
 

@@ -71,7 +71,8 @@ impl SegmentPool {
             directory: directory.to_owned(),
             free: Mutex::new(free),
             free_counter: AtomicU64::new(counter),
-            is_directory_dirty: AtomicBool::new(false),
+            // A killed process may have made or renamed files without a sync.
+            is_directory_dirty: AtomicBool::new(true),
         };
         Ok((Arc::new(pool), numbers))
     }

@@ -68,6 +68,11 @@ pub(super) fn detect(
     whole_directories: bool,
 ) -> Result<Vec<DiffEntry>> {
     let mut entries = entries;
+    let has = |kind| entries.iter().any(|entry| entry.kind == kind);
+    if !(has(DiffKind::Added) && has(DiffKind::Deleted)) {
+        // Nothing can have moved. Level by level would cost the square of the depth.
+        return expand(reader, links, entries);
+    }
     if whole_directories {
         // Level by level, so that a moved directory is one entry.
         let mut is_expanded = HashSet::new();

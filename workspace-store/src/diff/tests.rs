@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use proptest::prelude::*;
 
 use super::*;
-use crate::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
+use crate::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use crate::memory_store::{MemoryStore, Tree, random_tree};
 use crate::object::Root;
 
@@ -339,14 +339,8 @@ fn times_of_directories_alone_are_reported_only_when_asked_for() {
         attributes: inode.attributes,
         node: NodeEdit::Stored(inode.node),
     };
-    let edit = SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(old.tree),
-            entries: [(Box::from(&b"d"[..]), EntryEdit::Put(edit))].into(),
-            ..DirectoryEdit::default()
-        },
-        ..SnapshotEdit::default()
-    };
+    let entries = [(Box::from(&b"d"[..]), EntryEdit::Put(edit))].into();
+    let edit = SnapshotEdit::changing(&old, entries);
     let new = store.apply(&old, edit).unwrap();
     assert!(
         diff_roots(&store, &old, &new, &DiffOptions::default())

@@ -29,14 +29,7 @@ fn files_of_every_size_come_back_and_survive_reopening() {
             )
         })
         .collect();
-    fixture.apply(|root| SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(root.tree),
-            entries: list,
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    });
+    fixture.apply(|root| SnapshotEdit::changing(root, list));
     let (head, root) = fixture.head();
     fixture.store.close().unwrap();
     let error = fixture.store.workspaces().unwrap_err();
@@ -144,12 +137,7 @@ fn every_kind_of_inode_and_attribute_comes_back() {
     );
     fixture.apply(|root| SnapshotEdit {
         root_attributes: Some(with_xattrs.clone()),
-        root: DirectoryEdit {
-            base: Some(root.tree),
-            entries: list,
-            key: None,
-        },
-        ..SnapshotEdit::default()
+        ..SnapshotEdit::changing(root, list)
     });
     fixture.store.close().unwrap();
     let store = open(fixture.directory.path());
@@ -304,14 +292,7 @@ fn a_large_directory_is_split_and_one_edit_touches_few_nodes() {
         })
         .collect();
     let (_, root) = fixture.head();
-    let edit = SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(root.tree),
-            entries: list,
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    };
+    let edit = SnapshotEdit::changing(&root, list);
     let big = fixture.store.build_root(&root, edit).unwrap();
     assert!(matches!(
         fixture.store.tree_node(big.tree).unwrap(),
@@ -379,4 +360,21 @@ fn a_path_as_long_as_linux_allows_is_stored_on_an_ordinary_stack() {
     }
     let commit = fixture.apply(|root| edit_of(root, [("d", directory(deepest))]));
     assert_eq!(fixture.changes(commit).len(), 2050);
+}
+
+#[test]
+fn an_edit_without_entries_empties_the_root_or_keeps_it_as_it_says() {
+    let fixture = Fixture::new();
+    fixture.apply(|root| edit_of(root, [("f", file(1, "content"))]));
+    let (_, root) = fixture.head();
+    let kept = fixture
+        .store
+        .build_root(&root, SnapshotEdit::unchanged(&root))
+        .unwrap();
+    assert_eq!(kept, root);
+    let replacing = SnapshotEdit::replacing(root.attributes.clone(), BTreeMap::new());
+    let emptied = fixture.store.build_root(&root, replacing).unwrap();
+    let entries = ObjectReader::directory(&fixture.store, emptied.tree).unwrap();
+    assert_eq!(entries, []);
+    assert_eq!(emptied.attributes, root.attributes);
 }

@@ -68,14 +68,7 @@ pub fn entries<const N: usize>(list: [(&str, EntryEdit); N]) -> BTreeMap<Name, E
 }
 
 pub fn edit_of<const N: usize>(base: &Root, list: [(&str, EntryEdit); N]) -> SnapshotEdit {
-    SnapshotEdit {
-        root: DirectoryEdit {
-            base: Some(base.tree),
-            entries: entries(list),
-            key: None,
-        },
-        ..SnapshotEdit::default()
-    }
+    SnapshotEdit::changing(base, entries(list))
 }
 
 pub struct Fixture {

@@ -6,255 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuse_mount::fs::request::{
-    Caller, Entry, Errno, Failure, Mode, Request, Response, SetAttributes,
-};
+use fuse_mount::fs::request::{Caller, Errno, Mode, Request, Response, SetAttributes};
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
 use workspace_store::source::{CommitRequest, WorkspaceSource};
-use workspace_store::store::{Store, StoreOptions};
 
-const ROOT: u64 = 1;
+mod harness;
+mod journal;
 
-struct Overlay {
-    store: Store,
-    directory: tempfile::TempDir,
-}
-
-impl Overlay {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let options = StoreOptions {
-            create: true,
-            ..Default::default()
-        };
-        let store = Store::open(&directory.path().join("store"), options).unwrap();
-        store.create_workspace("demo", "tester").unwrap();
-        Self { store, directory }
-    }
-
-    fn source(&self) -> Arc<dyn WorkspaceSource> {
-        let workspace = self.store.workspace("demo").unwrap();
-        self.store.source(workspace.id, "main").unwrap()
-    }
-
-    fn open(&self, is_resumed: bool) -> Mounted {
-        let source = self.source();
-        let filesystem = Filesystem::open(
-            source,
-            FilesystemOptions {
-                directory: self.directory.path().join("overlay"),
-                policy: CommitPolicy {
-                    enabled: false,
-                    quiet: Duration::from_millis(50),
-                    max_interval: Duration::from_secs(3600),
-                },
-                author: "tester".into(),
-                is_read_only: false,
-                is_resumed,
-            },
-        )
-        .unwrap();
-        Mounted {
-            filesystem,
-            next_unique: std::cell::Cell::new(2),
-        }
-    }
-}
-
-/// A filesystem and the numbers of its requests. Dropping it without `close` is a kill: nothing is
-/// written at that moment.
-struct Mounted {
-    filesystem: Arc<Filesystem>,
-    next_unique: std::cell::Cell<u64>,
-}
-
-impl Mounted {
-    fn caller(&self) -> Caller {
-        let unique = self.next_unique.get();
-        self.next_unique.set(unique + 2);
-        Caller {
-            uid: 0,
-            gid: 0,
-            is_root: true,
-            pid: 1,
-            unique,
-            is_resent: false,
-        }
-    }
-
-    fn ask(&self, request: &Request<'_>) -> Result<Response, Errno> {
-        match self
-            .filesystem
-            .handle(&self.caller(), request, Mode::MayBlock)
-        {
-            Ok(response) => Ok(response),
-            Err(Failure::Errno(errno)) => Err(errno),
-            Err(Failure::WouldBlock) => panic!("a worker may block"),
-        }
-    }
-
-    fn entry(&self, request: &Request<'_>) -> Entry {
-        match self.ask(request).unwrap() {
-            Response::Entry(entry) => entry,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn create(&self, parent: u64, name: &str, data: &[u8]) -> u64 {
-        let name = name.as_bytes();
-        let inode = self
-            .entry(&Request::Create {
-                parent,
-                name,
-                mode: 0o644,
-                umask: 0o022,
-                flags: 0,
-            })
-            .inode;
-        self.write(inode, 0, data);
-        inode
-    }
-
-    fn mkdir(&self, parent: u64, name: &str) -> u64 {
-        let name = name.as_bytes();
-        self.entry(&Request::MakeDirectory {
-            parent,
-            name,
-            mode: 0o755,
-            umask: 0o022,
-        })
-        .inode
-    }
-
-    fn write(&self, inode: u64, offset: u64, data: &[u8]) {
-        for (index, part) in data.chunks(1 << 20).enumerate() {
-            let offset = offset + (index << 20) as u64;
-            let request = Request::Write {
-                inode,
-                offset,
-                data: part,
-                kill_suid_gid: false,
-                from_cache: false,
-            };
-            assert_eq!(self.ask(&request), Ok(Response::Count(part.len() as u64)));
-        }
-    }
-
-    fn read(&self, inode: u64) -> Vec<u8> {
-        let mut content = Vec::new();
-        loop {
-            let request = Request::Read {
-                inode,
-                offset: content.len() as u64,
-                size: 1 << 20,
-            };
-            match self.ask(&request).unwrap() {
-                Response::Data(data) if data.is_empty() => return content,
-                Response::Data(data) => content.extend(data),
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-
-    fn look_up(&self, path: &str) -> Result<Entry, Errno> {
-        let mut parent = ROOT;
-        let mut found = Err(Errno(libc::ENOENT));
-        for name in path.split('/') {
-            match self.ask(&Request::Lookup {
-                parent,
-                name: name.as_bytes(),
-            })? {
-                Response::Entry(entry) => {
-                    parent = entry.inode;
-                    found = Ok(entry);
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        found
-    }
-
-    fn content(&self, path: &str) -> Vec<u8> {
-        self.read(self.look_up(path).unwrap().inode)
-    }
-
-    fn unlink(&self, parent: u64, name: &str) {
-        assert_eq!(
-            self.ask(&Request::Unlink {
-                parent,
-                name: name.as_bytes()
-            }),
-            Ok(Response::Empty)
-        );
-    }
-
-    fn rename(&self, from: (u64, &str), to: (u64, &str)) {
-        let request = Request::Rename {
-            parent: from.0,
-            name: from.1.as_bytes(),
-            new_parent: to.0,
-            new_name: to.1.as_bytes(),
-            flags: 0,
-        };
-        assert_eq!(self.ask(&request), Ok(Response::Empty));
-    }
-
-    fn commit(&self) -> workspace_store::CommitId {
-        self.filesystem.commit(manual()).unwrap().commit
-    }
-
-    fn names(&self, directory: u64) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut cookie = 0;
-        loop {
-            let request = Request::ReadDirectory {
-                inode: directory,
-                cookie,
-                size: 4096,
-                overhead_bytes: 24,
-                plus: false,
-            };
-            match self.ask(&request).unwrap() {
-                Response::Directory(entries) if entries.is_empty() => break,
-                Response::Directory(entries) => {
-                    cookie = entries.last().unwrap().cookie;
-                    names.extend(
-                        entries
-                            .iter()
-                            .map(|entry| String::from_utf8_lossy(&entry.name).into()),
-                    );
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        names.retain(|name| name != "." && name != "..");
-        names.sort();
-        names
-    }
-}
-
-fn manual() -> CommitRequest {
-    CommitRequest {
-        author: "tester".into(),
-        kind: CommitKind::Manual,
-        message: String::new(),
-        run: None,
-        step: None,
-    }
-}
-
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    (0..length)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        })
-        .collect()
-}
+use harness::{Mounted, Overlay, ROOT, manual, noise};
 
 #[test]
 fn g1_acknowledged_changes_survive_a_kill() {
@@ -340,6 +100,29 @@ fn g5_a_commit_without_changes_makes_none_and_what_came_and_went_leaves_no_trace
     mounted.content("kept");
     mounted.names(ROOT);
     assert_eq!(mounted.commit(), commit);
+}
+
+#[test]
+fn a_named_commit_is_made_although_an_automatic_one_took_the_changes() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "kept", b"1");
+    let commit = |kind, message: &str| {
+        let request = CommitRequest {
+            author: "tester".into(),
+            kind,
+            message: message.into(),
+            run: None,
+            step: None,
+        };
+        mounted.filesystem.commit(request).unwrap()
+    };
+    let automatic = commit(CommitKind::Snapshot, "");
+    assert!(!commit(CommitKind::Manual, "").is_new);
+    let named = commit(CommitKind::Manual, "what I did");
+    assert!(named.is_new);
+    assert_eq!(named.root, automatic.root);
+    assert_eq!(commit(CommitKind::Manual, "again").commit, named.commit);
 }
 
 #[test]
@@ -546,6 +329,28 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     assert_eq!(mounted.content("extra/inside"), b"uncommitted");
     mounted.filesystem.close().unwrap();
     assert_eq!(overlay.open(false).content("d/edited"), b"AFTER!");
+}
+
+#[test]
+fn g1_an_open_file_that_a_switch_replaced_survives_a_kill() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    let file = mounted.create(ROOT, "file", b"first");
+    let first = mounted.filesystem.commit(manual()).unwrap();
+    mounted.write(file, 0, b"other");
+    mounted.filesystem.commit(manual()).unwrap();
+    let back = CommitRequest {
+        kind: CommitKind::Rollback,
+        ..manual()
+    };
+    mounted.filesystem.switch(first.root, back).unwrap();
+    // A program has it open still.
+    mounted.write(file, 2, b"HE");
+    drop(mounted);
+
+    let mounted = overlay.open(true);
+    assert_eq!(mounted.read(file), b"otHEr");
+    assert_eq!(mounted.content("file"), b"first");
 }
 
 #[test]

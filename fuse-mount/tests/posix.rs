@@ -173,22 +173,30 @@ fn set_id_bits_go_when_somebody_else_changes_the_content() {
             assert_eq!(copied, 6);
         }),
     ];
-    for user in [0, 1234] {
+    // Set-gid without the group's execute bit stays for the file's group, which 1234 is not in.
+    let cases = [
+        (0, 0o6775, 0o6775),
+        (1234, 0o6775, 0o775),
+        (1234, 0o2644, 0o644),
+        (0, 0o2644, 0o2644),
+    ];
+    nix::unistd::setfsgid(nix::unistd::Gid::from_raw(1234));
+    for (user, bits, expected) in cases {
         for (name, change) in changes {
-            let path = mounted.path(&format!("{name}-{user}"));
+            let path = mounted.path(&format!("{name}-{user}-{bits}"));
             let file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
                 .open(&path)
                 .unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o6775)).unwrap();
+            std::os::unix::fs::chown(&path, Some(0), Some(0)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
             // The thread's own user for access to files.
             nix::unistd::setfsuid(nix::unistd::Uid::from_raw(user));
             change(&file);
             nix::unistd::setfsuid(nix::unistd::Uid::from_raw(0));
             let mode = file.metadata().unwrap().mode() & 0o7777;
-            let expected = if user == 0 { 0o6775 } else { 0o775 };
-            assert_eq!(mode, expected, "{name} by {user}: {mode:o}");
+            assert_eq!(mode, expected, "{name} of {bits:o} by {user}: {mode:o}");
         }
     }
 }

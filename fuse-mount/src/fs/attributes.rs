@@ -4,6 +4,7 @@ use workspace_store::object::Timestamp;
 
 use super::acl;
 use super::clock;
+use super::inode::Inode;
 use super::request::{Caller, Errno, Response, SetAttributes, SetTime};
 use super::state::State;
 use crate::journal::record::{AttributesChange, Record};
@@ -13,11 +14,13 @@ pub(crate) const FILE_MAX_BYTES: u64 = i64::MAX as u64;
 /// Capabilities of a program, lost when somebody changes it.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Permission bits after a write by somebody unprivileged: set-uid is lost, and set-gid where it
-/// means a program's group (not mandatory locking).
-pub(crate) fn without_privileges(mode: u32) -> u32 {
-    let mode = mode & !libc::S_ISUID;
-    if mode & libc::S_IXGRP != 0 {
+/// Permission bits after a change by somebody unprivileged: set-uid is lost, and set-gid where it
+/// means a program's group; where it means mandatory locking, only somebody of the file's group
+/// may keep it (the kernel's setattr_should_drop_sgid; the caller's further groups are not known).
+pub(crate) fn without_privileges(caller: &Caller, inode: &Inode) -> u32 {
+    let mode = inode.mode & !libc::S_ISUID;
+    let is_member = caller.is_root || caller.gid == inode.gid;
+    if mode & libc::S_IXGRP != 0 || !is_member {
         mode & !libc::S_ISGID
     } else {
         mode
@@ -54,7 +57,7 @@ impl State {
         let mut mode = inode.mode;
         // chown(2) clears the bits for everybody, a truncation for those without CAP_FSETID.
         if (changes.kill_suid_gid || is_chown) && !inode.is_directory() {
-            mode = without_privileges(mode);
+            mode = without_privileges(caller, inode);
         }
         let loses_capability =
             (changes.kill_suid_gid || is_chown) && inode.xattrs.contains_key(CAPABILITY);

@@ -48,11 +48,11 @@ impl State {
             .ok_or(Errno(libc::EFBIG))?;
         self.prepare_change(number)?;
         self.spill_if_needed(number, offset, end)?;
-        let mode = self.inode(number)?.mode;
+        let inode = self.inode(number)?;
         let mode = if write.kill_suid_gid {
-            without_privileges(mode)
+            without_privileges(caller, inode)
         } else {
-            mode
+            inode.mode
         };
         let time = (!write.from_cache).then(clock::now);
         self.record(
@@ -71,11 +71,11 @@ impl State {
     /// Permission bits after a change for which the kernel, other than for a write, doesn't say
     /// whether the caller may keep set-id bits.
     fn mode_after_change(&self, caller: &Caller, number: u64) -> Result<u32, Errno> {
-        let mode = self.inode(number)?.mode;
+        let inode = self.inode(number)?;
         Ok(if caller.is_root {
-            mode
+            inode.mode
         } else {
-            without_privileges(mode)
+            without_privileges(caller, inode)
         })
     }
 

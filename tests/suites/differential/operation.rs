@@ -416,7 +416,8 @@ fn next(random: &mut Random) -> Op {
         },
         90..=91 => Op::SetOwner {
             path,
-            uid: random.pick(&[0, 1234, 4321, u32::MAX]),
+            // Not both left alone: the kernel does not tell the mount of such a call.
+            uid: random.pick(&[0, 1234, 4321]),
             gid: random.pick(&[0, 1234, 4321, u32::MAX]),
         },
         92..=94 => Op::SetTime {

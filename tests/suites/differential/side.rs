@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use e2e::{Manifest, manifest};
@@ -74,7 +74,7 @@ impl Side {
     pub fn new(top: PathBuf) -> Self {
         fs::create_dir(&top).expect("a directory for the sequence");
         // Both sides begin alike, whatever the parent hands down.
-        let all = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let all = fs::Permissions::from_mode(0o777);
         fs::set_permissions(&top, all).expect("the directory is ours");
         Self::existing(top)
     }
@@ -110,8 +110,8 @@ impl Side {
                 let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
                 self.open(path, flags, mode).map(|_| Vec::new())
             }
-            // SAFETY (here and below): the strings end with NUL and live through the call.
             Op::MakeDirectory { path, mode } => {
+                // SAFETY: the string ends with NUL and lives through the call; so below.
                 nothing(unsafe { libc::mkdir(self.c_path(path).as_ptr(), mode) })
             }
             Op::Symlink { path, target } => {
@@ -134,8 +134,8 @@ impl Side {
             }
             // SAFETY: as above.
             Op::Remove { path } => nothing(unsafe { libc::unlink(self.c_path(path).as_ptr()) }),
-            // SAFETY: as above.
             Op::RemoveDirectory { path } => {
+                // SAFETY: as above.
                 nothing(unsafe { libc::rmdir(self.c_path(path).as_ptr()) })
             }
             Op::Rename { from, to, flags } => {
@@ -391,7 +391,11 @@ impl Side {
             Ok(found) if whence == libc::SEEK_DATA && !is_zero(offset, found) => {
                 Ok(format!("data before {found} is not found").into_bytes())
             }
-            Ok(found) if whence == libc::SEEK_HOLE && !is_zero(found, size.min(found + 512)) => {
+            // A hole goes on to the end of its block at least.
+            Ok(found)
+                if whence == libc::SEEK_HOLE
+                    && !is_zero(found, size.min((found + 1).next_multiple_of(512))) =>
+            {
                 Ok(format!("data in the hole at {found}").into_bytes())
             }
             Ok(_) => Ok(Vec::new()),
@@ -466,6 +470,10 @@ pub fn first_difference(expected: &Path, actual: &Path) -> Option<usize> {
 pub fn become_user(user: u32) {
     // Back to root first: only root may choose.
     setfsuid(Uid::from_raw(0));
+    // The mount knows no further groups. By the bare call: the library's is for all threads.
+    // SAFETY: an empty list needs no memory.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) };
+    assert_eq!(result, 0, "root may leave its groups");
     setfsgid(Gid::from_raw(user));
     setfsuid(Uid::from_raw(user));
 }

@@ -91,6 +91,11 @@ impl Filesystem {
             )
         })?;
         let mut cut = state.cut(true).map_err(journal_error)?;
+        let notifications = plan.notifications();
+        if let Err(errno) = state.note_outdated(&notifications) {
+            state.put_back(cut);
+            return Err(journal_error(errno));
+        }
         let mut submission = take_submission(&mut cut, Some(request));
         submission.edit = SnapshotEdit::unchanged(&target);
         submission.base = target;
@@ -102,7 +107,7 @@ impl Filesystem {
         let result = self.source.submit(submission);
         let outcome = finish(state, cut, false, result)?;
         let events = state.plan_events(&plan, &watchers);
-        let notifications = state.apply_switch(plan, outcome.root.clone());
+        state.apply_switch(plan, outcome.root.clone());
         drop(settled);
         self.tell_sessions(notifications, &events, &watchers);
         Ok(outcome)

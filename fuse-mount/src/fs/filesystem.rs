@@ -494,6 +494,10 @@ impl Filesystem {
     /// Adds a kernel connection; returns its number for [`Filesystem::detach_session`].
     pub fn attach_session(&self, session: Arc<dyn KernelSession>) -> u64 {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let outdated = self.state.lock().outdated.clone();
+        for notification in outdated {
+            session.notify(notification);
+        }
         self.sessions
             .lock()
             .push((number, SessionReference(session)));

@@ -378,7 +378,7 @@ impl State {
         }
     }
 
-    fn append_only(&mut self, record: &Record<'_>) -> Result<(), Errno> {
+    pub(crate) fn append_only(&mut self, record: &Record<'_>) -> Result<(), Errno> {
         self.journal
             .append(0, record)
             .map(|_| ())

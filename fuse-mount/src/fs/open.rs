@@ -220,6 +220,7 @@ impl State {
             inode.is_inherited = false;
         }
         self.answered.clear();
+        self.outdated.clear();
     }
 
     /// Brings what a record names into the table.

@@ -17,7 +17,7 @@ use workspace_store::source::WorkspaceSource;
 
 use super::content;
 use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
-use super::request::Errno;
+use super::request::{Errno, Notification};
 use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
 use crate::journal::{Journal, Location};
@@ -111,6 +111,8 @@ pub(crate) struct State {
     recent: RecentRequests,
     /// Requests that an earlier daemon did and perhaps didn't answer.
     pub(crate) answered: HashMap<u64, u64>,
+    /// What an earlier daemon's kernel connections may not have been told of its last switch.
+    pub(crate) outdated: Vec<Notification>,
     /// Numbers of files with several names that don't follow from their link id.
     pub(crate) link_numbers: HashMap<LinkId, u64>,
     /// An earlier daemon served this mount: the kernel may name any inode from the store.
@@ -172,6 +174,7 @@ impl State {
             is_known_log_full: false,
             recent: RecentRequests::default(),
             answered: HashMap::new(),
+            outdated: Vec::new(),
             link_numbers: HashMap::new(),
             is_resumed: false,
             is_replaying: false,
@@ -358,6 +361,24 @@ impl State {
                 Ok(())
             }
             Record::Known { .. } => Ok(()),
+            Record::Outdated {
+                number,
+                parent,
+                name,
+            } => {
+                self.outdated.push(match parent {
+                    0 => Notification::Inode {
+                        inode: *number,
+                        offset: 0,
+                        length: 0,
+                    },
+                    _ => Notification::Entry {
+                        parent: *parent,
+                        name: (*name).into(),
+                    },
+                });
+                Ok(())
+            }
         };
         if let Err(errno) = result {
             tracing::error!(?errno, ?record, "a checked change could not be applied");

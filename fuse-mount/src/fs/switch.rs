@@ -21,6 +21,7 @@ use super::freeze::{InodeRecords, is_same_stored};
 use super::inode::{Inode, Kind, ROOT, linked_number};
 use super::request::{Errno, Notification};
 use super::state::State;
+use crate::journal::record::Record;
 
 /// What a name stands for after the switch.
 #[derive(Debug)]
@@ -58,6 +59,40 @@ impl SwitchPlan {
     /// The directories that stay and get other attributes.
     pub(super) fn attributes(&self) -> &[(u64, Attributes)] {
         &self.attributes
+    }
+
+    /// What the kernel must forget when the plan is carried out.
+    pub(super) fn notifications(&self) -> Vec<Notification> {
+        let names = self.names.iter().map(|change| {
+            let (parent, name) = (change.directory, change.name.clone());
+            match change.old {
+                Some(child) if change.new.is_none() => Notification::Delete {
+                    parent,
+                    child,
+                    name,
+                },
+                _ => Notification::Entry { parent, name },
+            }
+        });
+        let with_links = self.link_counts.iter().map(|(number, _)| *number);
+        let with_attributes = self.attributes.iter().map(|(number, _)| *number);
+        let attributes = with_links
+            .chain(with_attributes)
+            .map(|inode| Notification::Inode {
+                inode,
+                offset: -1,
+                length: 0,
+            });
+        // The kernel caches listings like content.
+        let listings = self
+            .directories
+            .iter()
+            .map(|(number, _)| Notification::Inode {
+                inode: *number,
+                offset: 0,
+                length: 0,
+            });
+        names.chain(attributes).chain(listings).collect()
     }
 
     /// A file with several names that the tree doesn't have yet.
@@ -256,10 +291,9 @@ impl State {
         Ok(number)
     }
 
-    /// Carries the plan out and says what the kernel must forget.
-    pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) -> Vec<Notification> {
+    /// Carries the plan out.
+    pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) {
         let now = clock::now();
-        let mut notifications = Vec::new();
         let nameless_before = self.orphans.clone();
         for (link, (number, stored, link_count)) in plan.new_links {
             let mut inode = Inode::from_stored(&stored, Some(now));
@@ -281,7 +315,6 @@ impl State {
             {
                 self.detach(old);
             }
-            let is_replaced = new.is_some();
             if let Some(new) = new {
                 if let TreeEntry::Inline(stored) = &new.entry {
                     let mut inode = Inode::from_stored(stored, Some(now));
@@ -292,26 +325,10 @@ impl State {
                     tracing::error!(?errno, "a name could not be switched");
                 }
             }
-            notifications.push(match old {
-                Some(child) if !is_replaced => Notification::Delete {
-                    parent: directory,
-                    child,
-                    name,
-                },
-                _ => Notification::Entry {
-                    parent: directory,
-                    name,
-                },
-            });
         }
         for (number, count) in plan.link_counts {
             if let Some(inode) = self.inodes.get_mut(&number) {
                 inode.link_count = count;
-                notifications.push(Notification::Inode {
-                    inode: number,
-                    offset: -1,
-                    length: 0,
-                });
             }
         }
         for (number, attributes) in plan.attributes {
@@ -322,22 +339,11 @@ impl State {
                 inode.mtime = attributes.mtime;
                 inode.xattrs = attributes.xattrs;
                 inode.ctime = now;
-                notifications.push(Notification::Inode {
-                    inode: number,
-                    offset: -1,
-                    length: 0,
-                });
             }
         }
         for (number, tree) in plan.directories {
             if let Some(directory) = self.inodes.get_mut(&number).and_then(Inode::directory_mut) {
                 directory.base = Some(tree);
-                // The kernel caches listings like content.
-                notifications.push(Notification::Inode {
-                    inode: number,
-                    offset: 0,
-                    length: 0,
-                });
             }
         }
         let nameless: Vec<u64> = self.orphans.difference(&nameless_before).copied().collect();
@@ -351,7 +357,31 @@ impl State {
         self.changes = Default::default();
         self.first_change = None;
         self.base = target;
-        notifications
+    }
+
+    /// Notes what the kernel is to be told, before the version is stored: a daemon that takes over
+    /// tells it where this one did not come to it.
+    ///
+    /// # Errors
+    /// Of the journal.
+    pub(crate) fn note_outdated(&mut self, notifications: &[Notification]) -> Result<(), Errno> {
+        for notification in notifications {
+            let (number, parent, name) = match notification {
+                Notification::Entry { parent, name } => (0, *parent, name.as_ref()),
+                Notification::Delete {
+                    parent,
+                    child,
+                    name,
+                } => (*child, *parent, name.as_ref()),
+                Notification::Inode { inode, .. } => (*inode, 0, &b""[..]),
+            };
+            self.append_only(&Record::Outdated {
+                number,
+                parent,
+                name,
+            })?;
+        }
+        Ok(())
     }
 
     /// Takes an inode, and everything loaded below it, out of the tree.

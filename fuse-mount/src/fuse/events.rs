@@ -477,8 +477,11 @@ pub(super) fn watched(helper: &FlushHelper, device: (u32, u32)) -> io::Result<Wa
         &message,
         deadline,
     )?;
-    helper.keep_event_process(process);
-    helper::scan_result(&answer)
+    let (watched, is_stuck) = helper::scan_result(&answer)?;
+    if !is_stuck {
+        helper.keep_event_process(process);
+    }
+    Ok(watched)
 }
 
 /// Asks a helper process; after an error it is of no use any more.

@@ -144,6 +144,13 @@ pub(crate) enum Record<'a> {
         parent: u64,
         name: &'a [u8],
     },
+    /// What the kernel is to forget after a switch: the name of this inode in the directory, or
+    /// without a directory (0) what it knows of the inode.
+    Outdated {
+        number: u64,
+        parent: u64,
+        name: &'a [u8],
+    },
 }
 
 const CREATE: u8 = 1;
@@ -159,6 +166,7 @@ const RECENT: u8 = 10;
 const KNOWN: u8 = 11;
 const SPILL: u8 = 12;
 const PIECES: u8 = 13;
+const OUTDATED: u8 = 14;
 
 struct Encoder<'v>(&'v mut Vec<u8>);
 
@@ -407,8 +415,17 @@ impl<'a> Record<'a> {
                 number,
                 parent,
                 name,
+            }
+            | Record::Outdated {
+                number,
+                parent,
+                name,
             } => {
-                out.u8(KNOWN);
+                out.u8(if matches!(self, Record::Known { .. }) {
+                    KNOWN
+                } else {
+                    OUTDATED
+                });
                 out.u64(*number);
                 out.u64(*parent);
                 out.bytes(name);
@@ -552,6 +569,11 @@ impl<'a> Record<'a> {
                 parent: from.u64()?,
                 name: from.bytes()?,
             },
+            OUTDATED => Record::Outdated {
+                number: from.u64()?,
+                parent: from.u64()?,
+                name: from.bytes()?,
+            },
             _ => return None,
         };
         from.0.is_empty().then_some(record)
@@ -564,7 +586,8 @@ impl<'a> Record<'a> {
             Record::Remove { .. }
             | Record::Recent(_)
             | Record::Pieces { .. }
-            | Record::Known { .. } => true,
+            | Record::Known { .. }
+            | Record::Outdated { .. } => true,
             Record::Create(creation) => creation.place.is_none(),
             Record::Attributes(change) => change.size.is_some(),
             Record::Range { kind, .. } => *kind == RangeKind::Hole,
@@ -588,7 +611,7 @@ impl<'a> Record<'a> {
             | Record::Range { number, .. }
             | Record::Pieces { number, .. } => [*number, 0],
             Record::Clone { from, to, .. } => [*from, *to],
-            Record::Recent(_) => [0, 0],
+            Record::Recent(_) | Record::Outdated { .. } => [0, 0],
         }
     }
 
@@ -614,7 +637,8 @@ impl<'a> Record<'a> {
             | Record::Range { number, .. }
             | Record::Spill { number, .. }
             | Record::Pieces { number, .. }
-            | Record::Known { number, .. } => *number,
+            | Record::Known { number, .. }
+            | Record::Outdated { number, .. } => *number,
             Record::Attributes(change) => change.number,
             Record::Clone { to, .. } => *to,
             Record::Remove { parent, .. } | Record::Rename { parent, .. } => *parent,
@@ -628,7 +652,7 @@ mod tests {
     use super::*;
 
     /// Checksum of all samples in format version 1.
-    const GOLDEN_CHECKSUM: u32 = 2_810_361_252;
+    const GOLDEN_CHECKSUM: u32 = 1_889_602_269;
 
     fn encode(record: &Record<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -746,6 +770,11 @@ mod tests {
             },
             Record::Known {
                 number: 5,
+                parent: 1,
+                name: b"n",
+            },
+            Record::Outdated {
+                number: 6,
                 parent: 1,
                 name: b"n",
             },

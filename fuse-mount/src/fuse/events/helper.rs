@@ -1,26 +1,34 @@
 //! The helper's side of events: finds out what is watched, and makes the calls on a mount; and
 //! the messages between daemon and helper.
 //!
-//! One thread, which may hang in a call when the daemon does not answer; the daemon kills the
-//! process then. No descriptor stays open between two messages.
+//! Calls on a mount are made by one thread, which may hang when the daemon does not answer; the
+//! daemon kills the process then. Processes are looked into by threads of their own. No descriptor
+//! stays open between two messages.
 
-use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use crossbeam_channel::unbounded;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat, mknodat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
+use parking_lot::Mutex;
 
 use crate::fs::request::{Event, Happening, Watched};
 
 pub(super) const ANNOUNCE: u8 = b'E';
 pub(super) const SCAN: u8 = b'W';
+/// How many processes may hang until a scan is given up, and how long one may take.
+const SCAN_THREADS: usize = 8;
+const SCAN_PATIENCE: Duration = Duration::from_millis(50);
 /// Size of a batch, well below the longest field of a message.
 const BATCH_BYTES: usize = 32 * 1024;
 
@@ -71,21 +79,22 @@ pub(super) fn scan_request((major, minor): (u32, u32)) -> Vec<u8> {
     [major.to_le_bytes(), minor.to_le_bytes()].concat()
 }
 
-/// Reads what [`SCAN`] has answered.
+/// Reads what [`SCAN`] has answered, and whether threads of the helper are stuck.
 ///
 /// # Errors
 /// It is none.
-pub(super) fn scan_result(answer: &[u8]) -> io::Result<Watched> {
-    let (everything, numbers) = answer
-        .split_first()
+pub(super) fn scan_result(answer: &[u8]) -> io::Result<(Watched, bool)> {
+    let ([everything, is_stuck], numbers) = answer
+        .split_first_chunk()
         .ok_or_else(|| io::Error::from_raw_os_error(libc::EBADMSG))?;
-    Ok(Watched {
+    let watched = Watched {
         everything: *everything != 0,
         inodes: numbers
             .chunks_exact(8)
             .map(|bytes| u64::from_le_bytes(bytes.try_into().expect("chunks of eight")))
             .collect(),
-    })
+    };
+    Ok((watched, *is_stuck != 0))
 }
 
 /// Does an operation of this module; `None` if it is none.
@@ -245,43 +254,73 @@ fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
 }
 
 /// Looks through all processes for descriptors that watch something on a device.
+///
+/// A process in the middle of execve(2) can't be looked into until that is done, which takes long
+/// where its program comes from a file system that hangs. Other threads go on without it.
 fn scan(message: &[u8]) -> io::Result<Vec<u8>> {
     let bad = || io::Error::from_raw_os_error(libc::EBADMSG);
     let (major, rest) = message.split_first_chunk::<4>().ok_or_else(bad)?;
     let (minor, _) = rest.split_first_chunk::<4>().ok_or_else(bad)?;
-    let (major, minor) = (u32::from_le_bytes(*major), u32::from_le_bytes(*minor));
+    let device = (u32::from_le_bytes(*major), u32::from_le_bytes(*minor));
+    let todo: Vec<PathBuf> = processes().map(|(_, path)| path).collect();
+    let todo = Arc::new(Mutex::new(todo));
+    let (sender, results) = unbounded();
     let mut watched = Watched::default();
-    let mut text = String::new();
-    for (_, process) in processes() {
-        // Those that have just ended, or that we may not look into.
-        let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
-            continue;
-        };
-        for descriptor in descriptors.flatten() {
-            let Ok(target) = fs::read_link(descriptor.path()) else {
-                continue;
+    let mut thread_count = 0;
+    let mut is_complete = false;
+    while !is_complete && thread_count < SCAN_THREADS {
+        thread_count += 1;
+        let (todo, sender) = (Arc::clone(&todo), sender.clone());
+        thread::Builder::new().spawn(move || {
+            while let Some(process) = next(&todo) {
+                let mut found = Watched::default();
+                scan_process(&process, device, &mut found);
+                // Fails when nobody waits for it any more.
+                drop(sender.send(Some(found)));
+            }
+            drop(sender.send(None));
+        })?;
+        // Until nothing has come for a while: then the newest thread is stuck as well.
+        while let Ok(found) = results.recv_timeout(SCAN_PATIENCE) {
+            let Some(found) = found else {
+                is_complete = true;
+                break;
             };
-            let is_watcher = matches!(
-                target.as_os_str().as_bytes(),
-                b"anon_inode:inotify" | b"inotify" | b"anon_inode:[fanotify]"
-            );
-            if !is_watcher {
-                continue;
-            }
-            text.clear();
-            let details = process.join("fdinfo").join(descriptor.file_name());
-            if File::open(details)
-                .and_then(|mut file| file.read_to_string(&mut text))
-                .is_ok()
-            {
-                read_marks(&text, (major, minor), &process, &mut watched);
-            }
+            watched.everything |= found.everything;
+            watched.inodes.extend(found.inodes);
         }
     }
-    let mut answer = vec![u8::from(watched.everything)];
-    let numbers: HashSet<u64> = watched.inodes;
-    answer.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+    let is_stuck = thread_count > 1;
+    let mut answer = vec![u8::from(watched.everything), u8::from(is_stuck)];
+    answer.extend(watched.inodes.into_iter().flat_map(u64::to_le_bytes));
     Ok(answer)
+}
+
+fn next(todo: &Mutex<Vec<PathBuf>>) -> Option<PathBuf> {
+    todo.lock().pop()
+}
+
+/// Adds what a process watches, as far as we may look into it.
+fn scan_process(process: &Path, device: (u32, u32), watched: &mut Watched) {
+    let Ok(descriptors) = fs::read_dir(process.join("fd")) else {
+        return;
+    };
+    for descriptor in descriptors.flatten() {
+        let Ok(target) = fs::read_link(descriptor.path()) else {
+            continue;
+        };
+        let is_watcher = matches!(
+            target.as_os_str().as_bytes(),
+            b"anon_inode:inotify" | b"inotify" | b"anon_inode:[fanotify]"
+        );
+        if !is_watcher {
+            continue;
+        }
+        let details = process.join("fdinfo").join(descriptor.file_name());
+        if let Ok(text) = fs::read_to_string(details) {
+            read_marks(&text, device, process, watched);
+        }
+    }
 }
 
 /// Reads the marks in `/proc/P/fdinfo/N` that are on the device.
@@ -323,6 +362,8 @@ fn is_mount_of(process: &Path, mount: u64, (major, minor): (u32, u32)) -> bool {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::collections::HashSet;
 
     use super::*;
 

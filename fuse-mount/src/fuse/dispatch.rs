@@ -72,7 +72,7 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
         server.options.worker_threads,
         buffer_bytes,
         server.outstanding.clone(),
-        &make_work,
+        make_work,
     )
     .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
     // Seeks wait for writes, and barriers, which wait for all jobs of the workers.

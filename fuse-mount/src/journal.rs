@@ -42,6 +42,11 @@ pub(crate) struct Journal {
     /// Written now; made at the first record.
     active: Option<Arc<Segment>>,
     position: u64,
+    /// The active segment was taken from the space that is kept back: no more data goes into it
+    /// while space is short.
+    is_last_space: bool,
+    /// First segment of the newest cut, and `appended_bytes` when all was carried over into it.
+    cut: Option<(u64, u64)>,
     /// Full segments that are still needed.
     closed: Vec<Arc<Segment>>,
     /// Closed segments whose bytes may not be on the disk yet.
@@ -86,6 +91,8 @@ impl Journal {
             pool,
             active: None,
             position: 0,
+            is_last_space: false,
+            cut: None,
             closed: Vec::new(),
             unsynced_closed: Vec::new(),
             next_number: numbers.last().map_or(first, |last| last + 1).max(first),
@@ -193,6 +200,10 @@ impl Journal {
         if SEGMENT_HEADER_BYTES + align(total) + END_BYTES > SEGMENT_BYTES {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
+        if self.is_last_space && !takes_last_space && self.active.is_some() {
+            self.pool.check_room()?;
+            self.is_last_space = false;
+        }
         let segment = match &self.active {
             Some(active) if self.position + align(total) + END_BYTES <= SEGMENT_BYTES => {
                 Arc::clone(active)
@@ -225,7 +236,9 @@ impl Journal {
     }
 
     fn begin_segment(&mut self, takes_last_space: bool) -> io::Result<Arc<Segment>> {
+        let is_last_space = takes_last_space && self.pool.check_room().is_err();
         let segment = self.pool.create(self.next_number, takes_last_space)?;
+        self.is_last_space = is_last_space;
         if let Err(error) = self.pool.fill_reserve() {
             tracing::warn!(%error, "no space for the journal's reserve");
         }
@@ -248,6 +261,18 @@ impl Journal {
     pub(crate) fn rotate(&mut self) -> u64 {
         self.close_active();
         self.next_number
+    }
+
+    /// Everything that a cut carries over is in the segments from `number` on.
+    pub(crate) fn mark_cut(&mut self, number: u64) {
+        self.cut = Some((number, self.appended_bytes));
+    }
+
+    /// The first segment of the newest cut, if nothing was appended since: a cut that the store
+    /// refused is tried again without another segment, or a full disk could never be emptied.
+    pub(crate) fn untouched_cut(&self) -> Option<u64> {
+        let (number, appended_bytes) = self.cut?;
+        (appended_bytes == self.appended_bytes).then_some(number)
     }
 
     /// Lets go of the segments before `number`: the store has what they say.

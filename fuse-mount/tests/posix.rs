@@ -155,10 +155,10 @@ fn holes_and_data_are_found_in_a_file_that_is_being_written() {
 #[test]
 fn set_id_bits_go_when_somebody_else_changes_the_content() {
     use std::os::unix::fs::PermissionsExt;
-    type Change<'a> = (&'a str, &'a dyn Fn(&fs::File));
     let mounted = Mounted::new();
     let source = fs::File::create_new(mounted.path("source")).unwrap();
     source.write_all_at(b"source", 0).unwrap();
+    type Change<'a> = (&'a str, &'a dyn Fn(&fs::File));
     let changes: [Change<'_>; 4] = [
         ("write", &|file| file.write_all_at(b"x", 1).unwrap()),
         ("truncate", &|file| file.set_len(3).unwrap()),

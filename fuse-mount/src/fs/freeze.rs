@@ -46,11 +46,18 @@ impl State {
     /// # Errors
     /// Of the journal, when what must be carried over can't be written; nothing was taken then.
     pub(crate) fn cut(&mut self, carry_over: bool) -> Result<Cut, Errno> {
-        let first_journal_segment = self.journal.rotate();
-        self.epoch += 1;
-        if carry_over {
-            self.carry_over()?;
-        }
+        let first_journal_segment = match self.journal.untouched_cut().filter(|_| carry_over) {
+            Some(number) => number,
+            None => {
+                let number = self.journal.rotate();
+                self.epoch += 1;
+                if carry_over {
+                    self.carry_over()?;
+                    self.journal.mark_cut(number);
+                }
+                number
+            }
+        };
         let changes = std::mem::take(&mut self.changes);
         let names = self.names_to_write(&changes);
         let mut contents = Vec::new();

@@ -124,6 +124,14 @@ impl SegmentPool {
         Segment::map(self, number, path, file)
     }
 
+    /// Fails with `ENOSPC` where a new segment would take the space that is kept back.
+    pub(crate) fn check_room(&self) -> io::Result<()> {
+        if self.free.lock().len() > RESERVED_FILES {
+            return Ok(());
+        }
+        self.check_headroom()
+    }
+
     fn check_headroom(&self) -> io::Result<()> {
         let found = nix::sys::statvfs::statvfs(&self.directory)?;
         let available_bytes = found.blocks_available() * found.fragment_size();

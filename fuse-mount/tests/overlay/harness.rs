@@ -28,6 +28,15 @@ impl Overlay {
         Self { store, directory }
     }
 
+    /// The same after its store was closed.
+    pub fn reopened(self) -> Self {
+        let path = self.directory.path().join("store");
+        Self {
+            store: Store::open(&path, StoreOptions::default()).unwrap(),
+            directory: self.directory,
+        }
+    }
+
     pub fn source(&self) -> Arc<dyn WorkspaceSource> {
         let workspace = self.store.workspace("demo").unwrap();
         self.store.source(workspace.id, "main").unwrap()

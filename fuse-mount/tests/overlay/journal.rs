@@ -116,3 +116,32 @@ fn an_open_unlinked_link_or_device_survives_a_commit_and_a_kill() {
     };
     assert_eq!(attributes.rdev, 0x103);
 }
+
+#[test]
+fn g12_commits_that_fail_again_and_again_take_no_more_space_of_the_journal() {
+    let overlay = Overlay::new();
+    let mounted = overlay.open(false);
+    mounted.create(ROOT, "file", b"content");
+    let files = || {
+        std::fs::read_dir(overlay.directory.path().join("overlay/journal"))
+            .unwrap()
+            .count()
+    };
+    overlay.store.close().unwrap();
+    let refused = || mounted.filesystem.commit(crate::harness::manual()).is_err();
+    assert!(refused());
+    let after_one = files();
+    for _ in 0..5 {
+        assert!(refused());
+    }
+    assert_eq!(files(), after_one);
+    // What comes in between is kept, and so is what was carried over.
+    mounted.create(ROOT, "later", b"more");
+    assert!(refused());
+    drop(mounted);
+    let overlay = overlay.reopened();
+    let mounted = overlay.open(false);
+    assert_eq!(mounted.content("file"), b"content");
+    assert_eq!(mounted.content("later"), b"more");
+    mounted.commit();
+}

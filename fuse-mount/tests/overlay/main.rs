@@ -630,7 +630,7 @@ fn writing_into_a_file_without_a_name_does_not_grow_the_journal_for_ever() {
         mounted.write(inode, 0, &block);
     }
     wait_until("a short journal", || {
-        mounted.filesystem.status().journal_bytes < 64 << 20
+        mounted.filesystem.status().journal_bytes < 128 << 20
     });
     assert!(mounted.read(inode) == block);
     assert!(!mounted.filesystem.status().is_dirty);

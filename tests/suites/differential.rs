@@ -20,7 +20,7 @@ use e2e::{TestMount, TestStore, assert_same_tree, wait_until};
 use operation::{Op, Recipe, generate};
 use side::{Side, Snapshot, become_user, first_difference};
 
-const SEEDS: Range<u64> = 0..40;
+const SEEDS: Range<u64> = 0..120;
 /// Longest time for making a sequence short.
 const SHRINK_TIME: Duration = Duration::from_secs(120);
 

@@ -6,10 +6,18 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 
 use crate::error::{Error, ErrorKind, Result};
+
+/// How long a daemon whose keeper is dead may take to end.
+const DYING_DAEMON_TIMEOUT: Duration = Duration::from_secs(20);
+const DYING_DAEMON_PAUSE: Duration = Duration::from_millis(20);
 
 /// The directory of one store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +106,8 @@ impl StoreDirectory {
     /// Takes the lock of the store and writes this process's id to it. The lock lives as long as
     /// any process that has the descriptor, so a worker that outlives its keeper still has it.
     ///
+    /// Waits for the end of a daemon whose keeper is dead: its worker is about to follow.
+    ///
     /// # Errors
     /// `Busy` if another daemon has it.
     pub fn lock(&self) -> Result<OwnedFd> {
@@ -113,7 +123,16 @@ impl StoreDirectory {
         let mut owner = String::new();
         file.read_to_string(&mut owner)
             .map_err(|error| Error::io(format!("read {}", path.display()), error))?;
-        match file.try_lock() {
+        let deadline = Instant::now() + DYING_DAEMON_TIMEOUT;
+        let mut result = file.try_lock();
+        while matches!(result, Err(TryLockError::WouldBlock))
+            && !is_alive(&owner)
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(DYING_DAEMON_PAUSE);
+            result = file.try_lock();
+        }
+        match result {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::new(
@@ -137,6 +156,12 @@ impl StoreDirectory {
         // SAFETY: the kernel has just made this descriptor; nobody else knows its number.
         Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
     }
+}
+
+/// Whether the process that wrote this into the pid file is there.
+fn is_alive(owner: &str) -> bool {
+    let pid = owner.trim().parse().map(Pid::from_raw);
+    pid.is_ok_and(|pid| kill(pid, None) != Err(Errno::ESRCH))
 }
 
 fn write_pid(mut file: &File) -> io::Result<()> {

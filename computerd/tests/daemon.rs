@@ -194,11 +194,7 @@ fn g1_after_the_keeper_s_death_a_new_mount_has_everything_acknowledged() {
     kill(daemon.keeper.id(), libc::SIGKILL);
     kill(status.pid, libc::SIGKILL);
     daemon.keeper.wait().unwrap();
-    // The dead mount answers with an error until it is mounted again, at the same place.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while std::fs::metadata(mountpoint.join("dir/other")).is_ok() {
-        assert!(Instant::now() < deadline);
-    }
+    // At once: the worker may still be about to end, and has the store's lock so long.
     daemon.keeper = spawn(daemon.directory.path());
     daemon.wait_until_served();
     assert_eq!(daemon.mount("demo"), mountpoint);

@@ -14,7 +14,7 @@ pub(crate) mod segment;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use record::Record;
 use segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, Segment, SegmentPool};
@@ -51,6 +51,12 @@ pub(crate) struct Journal {
     closed: Vec<Arc<Segment>>,
     /// Closed segments whose bytes may not be on the disk yet.
     unsynced_closed: Vec<Arc<Segment>>,
+    /// Older segments that files without a name refer to: each is opened once only, because its
+    /// file goes with the last reference.
+    old: Vec<Weak<Segment>>,
+    /// Segments that records of a cut refer to, with the cut's first segment: needed by a replay
+    /// until the next cut is stored, also when the files have dropped what is in them.
+    pinned: Vec<(u64, Arc<Segment>)>,
     next_number: u64,
     appended_bytes: u64,
     head: Vec<u8>,
@@ -95,6 +101,8 @@ impl Journal {
             cut: None,
             closed: Vec::new(),
             unsynced_closed: Vec::new(),
+            old: Vec::new(),
+            pinned: Vec::new(),
             next_number: numbers.last().map_or(first, |last| last + 1).max(first),
             appended_bytes: 0,
             head: Vec::new(),
@@ -283,6 +291,7 @@ impl Journal {
         {
             segment.retire();
         }
+        self.pinned.retain(|(cut, _)| *cut >= number);
         self.unsynced_closed
             .retain(|segment| segment.number() >= number);
     }
@@ -298,19 +307,51 @@ impl Journal {
         for old in found
             .into_iter()
             .filter(|old| *old < number && !is_needed(*old))
+            .filter(|old| {
+                !self
+                    .pinned
+                    .iter()
+                    .any(|(_, pinned)| pinned.number() == *old)
+            })
         {
             self.pool.discard(old);
         }
         Ok(())
     }
 
-    /// Opens a segment that only an open, unlinked file still refers to.
-    pub(crate) fn open_old_segment(&self, number: u64) -> io::Result<Option<Arc<Segment>>> {
+    /// A segment that an open, unlinked file refers to.
+    pub(crate) fn open_old_segment(&mut self, number: u64) -> io::Result<Option<Arc<Segment>>> {
+        self.old.retain(|segment| segment.strong_count() > 0);
+        let old = self.old.iter().filter_map(Weak::upgrade);
+        let mut known = old.chain(self.closed.iter().chain(&self.active).cloned());
+        let found = known.find(|segment| segment.number() == number);
+        drop(known);
+        if found.is_some() {
+            return Ok(found);
+        }
         let segment = self.pool.open_segment(number)?;
         if let Some(segment) = &segment {
             segment.retire();
+            self.old.push(Arc::downgrade(segment));
+            self.pin(0, segment);
         }
         Ok(segment)
+    }
+
+    /// The segment that the newest record is in, or the next one will be.
+    pub(crate) fn newest_number(&self) -> u64 {
+        self.active
+            .as_ref()
+            .map_or(self.next_number, |segment| segment.number())
+    }
+
+    /// A record of the cut that begins with segment `cut` refers to `segment`.
+    pub(crate) fn pin(&mut self, cut: u64, segment: &Arc<Segment>) {
+        let is_pinned =
+            |(other, pinned): &(u64, Arc<Segment>)| *other == cut && Arc::ptr_eq(pinned, segment);
+        if !self.pinned.iter().any(is_pinned) {
+            self.pinned.push((cut, Arc::clone(segment)));
+        }
     }
 
     /// Whether no record is in it.

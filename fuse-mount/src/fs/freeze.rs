@@ -355,6 +355,8 @@ impl State {
             }),
             other => {
                 let map = other.to_extents().unwrap_or_default();
+                let cut = self.journal.newest_number();
+                map.for_each_segment(|segment| self.journal.pin(cut, segment));
                 let pieces = map
                     .iter()
                     .map(|(offset, extent)| StoredPiece {

@@ -354,6 +354,43 @@ fn g1_an_open_file_that_a_switch_replaced_survives_a_kill() {
 }
 
 #[test]
+fn g1_an_open_unlinked_file_keeps_its_content_through_commits_and_several_kills() {
+    let overlay = Overlay::new();
+    let mut expected = noise(98_100, 7);
+    let mut mounted = overlay.open(false);
+    let inode = mounted.create(ROOT, "log", &expected);
+    mounted.commit();
+    mounted
+        .ask(&Request::Unlink {
+            parent: ROOT,
+            name: b"log",
+        })
+        .unwrap();
+    // The kernel writes whole pages back, so a segment loses some of what it was needed for.
+    let append = |mounted: &Mounted, expected: &mut Vec<u8>, more: &[u8]| {
+        let page = expected.len() & !4095;
+        expected.extend(more);
+        mounted.write(inode, page as u64, &expected[page..]);
+    };
+    for round in 0..4 {
+        for number in 0..2 {
+            append(
+                &mounted,
+                &mut expected,
+                &noise(1350, 100 + round * 10 + number),
+            );
+            mounted.create(ROOT, &format!("other-{round}-{number}"), b"x");
+            mounted.commit();
+        }
+        append(&mounted, &mut expected, &noise(360, 200 + round));
+        // Dropping it would give segments back that only the running daemon needs.
+        std::mem::forget(mounted);
+        mounted = overlay.open(true);
+        assert!(mounted.read(inode) == expected, "after kill {round}");
+    }
+}
+
+#[test]
 fn g4_a_switch_brings_hard_links_back_as_one_file() {
     let overlay = Overlay::new();
     let mounted = overlay.open(false);

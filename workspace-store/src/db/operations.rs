@@ -102,7 +102,7 @@ pub(crate) fn require(
                 ErrorKind::NotFound,
                 format!("the workspace has no operation {id}"),
             )
-            .with_hint("list its operations with `kura undo --list`")
+            .with_hint("list its operations with `kura operations NAME`")
         })
 }
 

@@ -8,10 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
+use computerd_api::process::is_alive;
 use nix::fcntl::{FcntlArg, fcntl};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -123,10 +121,11 @@ impl StoreDirectory {
         let mut owner = String::new();
         file.read_to_string(&mut owner)
             .map_err(|error| Error::io(format!("read {}", path.display()), error))?;
+        let keeper = owner.trim().parse();
         let deadline = Instant::now() + DYING_DAEMON_TIMEOUT;
         let mut result = file.try_lock();
         while matches!(result, Err(TryLockError::WouldBlock))
-            && !is_alive(&owner)
+            && !keeper.as_ref().is_ok_and(|pid| is_alive(*pid))
             && Instant::now() < deadline
         {
             std::thread::sleep(DYING_DAEMON_PAUSE);
@@ -156,12 +155,6 @@ impl StoreDirectory {
         // SAFETY: the kernel has just made this descriptor; nobody else knows its number.
         Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
     }
-}
-
-/// Whether the process that wrote this into the pid file is there.
-fn is_alive(owner: &str) -> bool {
-    let pid = owner.trim().parse().map(Pid::from_raw);
-    pid.is_ok_and(|pid| kill(pid, None) != Err(Errno::ESRCH))
 }
 
 fn write_pid(mut file: &File) -> io::Result<()> {

@@ -14,7 +14,7 @@ pub(crate) mod segment;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use record::Record;
 use segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, Segment, SegmentPool};
@@ -51,9 +51,6 @@ pub(crate) struct Journal {
     closed: Vec<Arc<Segment>>,
     /// Closed segments whose bytes may not be on the disk yet.
     unsynced_closed: Vec<Arc<Segment>>,
-    /// Older segments that files without a name refer to: each is opened once only, because its
-    /// file goes with the last reference.
-    old: Vec<Weak<Segment>>,
     /// Segments that records of a cut refer to, with the cut's first segment: needed by a replay
     /// until the next cut is stored, also when the files have dropped what is in them.
     pinned: Vec<(u64, Arc<Segment>)>,
@@ -101,7 +98,6 @@ impl Journal {
             cut: None,
             closed: Vec::new(),
             unsynced_closed: Vec::new(),
-            old: Vec::new(),
             pinned: Vec::new(),
             next_number: numbers.last().map_or(first, |last| last + 1).max(first),
             appended_bytes: 0,
@@ -319,20 +315,17 @@ impl Journal {
         Ok(())
     }
 
-    /// A segment that an open, unlinked file refers to.
+    /// A segment that a record of the newest cut refers to, at a replay. Each is opened once only:
+    /// its file goes with the last reference.
     pub(crate) fn open_old_segment(&mut self, number: u64) -> io::Result<Option<Arc<Segment>>> {
-        self.old.retain(|segment| segment.strong_count() > 0);
-        let old = self.old.iter().filter_map(Weak::upgrade);
-        let mut known = old.chain(self.closed.iter().chain(&self.active).cloned());
-        let found = known.find(|segment| segment.number() == number);
-        drop(known);
-        if found.is_some() {
-            return Ok(found);
+        let pinned = self.pinned.iter().map(|(_, segment)| segment);
+        let mut known = pinned.chain(&self.closed);
+        if let Some(segment) = known.find(|segment| segment.number() == number) {
+            return Ok(Some(Arc::clone(segment)));
         }
         let segment = self.pool.open_segment(number)?;
         if let Some(segment) = &segment {
             segment.retire();
-            self.old.push(Arc::downgrade(segment));
             self.pin(0, segment);
         }
         Ok(segment)

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "this is a test")]
 
+#[path = "common/helper.rs"]
+mod helper;
 #[path = "common/memory.rs"]
 mod memory;
 
@@ -21,9 +23,8 @@ use std::time::{Duration, Instant};
 
 use fuse_mount::fs::request::{Errno, KernelSession, Notification};
 use fuse_mount::fuse::mount::{abort_connection, find_mount, mount_by_helper};
-use fuse_mount::fuse::{
-    Environment, FlushHelper, MountError, Session, SessionOptions, serve_flush_helper,
-};
+use fuse_mount::fuse::{Environment, MountError, Session, SessionOptions};
+use helper::flush_helper;
 use memory::Memory;
 
 /// A mount for one test; unmounted at its end.
@@ -78,40 +79,6 @@ fn environment(memory: &Arc<Memory>) -> Environment {
         holder: None,
         flush_helper: Some(Arc::new(flush_helper())),
     }
-}
-
-/// This test program itself, as the helper process.
-fn flush_helper() -> FlushHelper {
-    let program = std::env::current_exe().unwrap();
-    let arguments = [
-        "--exact",
-        "flush_helper_process",
-        "--ignored",
-        "--nocapture",
-        "-q",
-    ];
-    let script = r#"exec 3>&1 1>/dev/null; exec "$0" "$@""#;
-    let mut all = vec!["-c".into(), script.into(), program.into_os_string()];
-    all.extend(arguments.map(Into::into));
-    FlushHelper::new("env", {
-        let mut words = vec!["KURA_TEST_HELPER=1".into(), "sh".into()];
-        words.append(&mut all);
-        words
-    })
-}
-
-/// Not a test: the body of the helper process. The test harness writes to standard output, so
-/// the answers travel over descriptor 3, which becomes standard output here.
-#[test]
-#[ignore = "the helper process of other tests"]
-fn flush_helper_process() {
-    if std::env::var_os("KURA_TEST_HELPER").is_none() {
-        return;
-    }
-    // SAFETY: both are descriptors of this helper process.
-    assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
-    serve_flush_helper(std::io::stdin(), std::io::stdout()).unwrap();
-    std::process::exit(0);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+#[path = "common/helper.rs"]
+mod helper;
+
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,7 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
-use fuse_mount::fuse::{Environment, FlushHelper, Session, SessionOptions, serve_flush_helper};
+use fuse_mount::fuse::{Environment, Session, SessionOptions};
+use helper::flush_helper;
 use workspace_store::store::{Store, StoreOptions};
 
 /// A mounted workspace; unmounted at the end of its test.
@@ -71,38 +75,6 @@ impl Drop for Mounted {
             ended.unwrap();
         }
     }
-}
-
-/// This test program itself, as the helper process.
-fn flush_helper() -> FlushHelper {
-    let program = std::env::current_exe().unwrap();
-    let script = r#"exec 3>&1 1>/dev/null; KURA_TEST_HELPER=1 exec "$0" "$@""#;
-    let mut words = vec!["-c".into(), script.into(), program.into_os_string()];
-    words.extend(
-        [
-            "--exact",
-            "flush_helper_process",
-            "--ignored",
-            "--nocapture",
-            "-q",
-        ]
-        .map(Into::into),
-    );
-    FlushHelper::new("sh", words)
-}
-
-/// Not a test: the body of the helper process. The test harness writes to standard output, so
-/// the answers travel over descriptor 3, which becomes standard output here.
-#[test]
-#[ignore = "the helper process of other tests"]
-fn flush_helper_process() {
-    if std::env::var_os("KURA_TEST_HELPER").is_none() {
-        return;
-    }
-    // SAFETY: both are descriptors of this helper process.
-    assert_eq!(unsafe { libc::dup2(3, 1) }, 1);
-    serve_flush_helper(std::io::stdin(), std::io::stdout()).unwrap();
-    std::process::exit(0);
 }
 
 #[test]

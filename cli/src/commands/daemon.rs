@@ -5,11 +5,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use computerd_api::process::is_alive;
 use computerd_api::v1::{DaemonStatus, ErrorBody, ErrorKind, StopRequest};
 use computerd_api::{Client, LOG_NAME};
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 
 use crate::args::daemon::{DaemonArgs, DaemonCommand, DaemonLogsArgs};
 use crate::context::{Context, StoreUse};
@@ -95,19 +93,6 @@ async fn wait_for_end(client: &Client, pids: &[u32]) -> Result<()> {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
-}
-
-fn is_alive(pid: u32) -> bool {
-    let Ok(number) = i32::try_from(pid) else {
-        return false;
-    };
-    if kill(Pid::from_raw(number), None) == Err(Errno::ESRCH) {
-        return false;
-    }
-    // A process that has ended stays as a zombie until its parent asks, which may be never.
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = state.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    !after_name.is_some_and(|rest| rest.starts_with('Z'))
 }
 
 async fn status(context: &Context<'_>) -> Result<()> {

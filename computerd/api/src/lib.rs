@@ -9,6 +9,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod process;
 pub mod v1;
 
 #[cfg(feature = "client")]

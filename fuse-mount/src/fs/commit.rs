@@ -53,6 +53,18 @@ impl Filesystem {
         finish(&mut self.state.lock(), cut, is_checkpoint, result)
     }
 
+    /// Stores a cut while nobody else gets at the state.
+    fn store_cut(
+        &self,
+        state: &mut State,
+        mut cut: Cut,
+        commit: Option<CommitRequest>,
+    ) -> Result<CommitOutcome> {
+        let is_checkpoint = commit.is_none();
+        let result = self.source.submit(take_submission(&mut cut, commit));
+        finish(state, cut, is_checkpoint, result)
+    }
+
     /// Makes the live tree equal to `target` as a new commit, atomically; what was uncommitted is
     /// committed first, so nothing is lost [G-4]. Writers are held up only where they leave no
     /// pause. Those who watch have their events when this returns (see `watch`).
@@ -75,9 +87,8 @@ impl Filesystem {
         let mut settled = self.settle();
         let state = &mut *settled.state;
         if nothing_to_store(state, true).is_none() {
-            let mut cut = state.cut(true).map_err(journal_error)?;
-            let result = self.source.submit(take_submission(&mut cut, Some(rescue)));
-            finish(state, cut, false, result)?;
+            let cut = state.cut(true).map_err(journal_error)?;
+            self.store_cut(state, cut, Some(rescue))?;
         }
         if state.base == target {
             return Ok(outcome_of(state));
@@ -136,9 +147,8 @@ impl Filesystem {
         let mut state = self.state.lock();
         if !state.journal.is_empty() {
             // Only what needs no place in a version is left: say so, so that no replay finds it.
-            let mut cut = state.cut(false).map_err(journal_error)?;
-            let result = self.source.submit(take_submission(&mut cut, None));
-            finish(&mut state, cut, true, result)?;
+            let cut = state.cut(false).map_err(journal_error)?;
+            self.store_cut(&mut state, cut, None)?;
         }
         state.journal.clear();
         state.known.clear();

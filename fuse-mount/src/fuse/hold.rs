@@ -10,8 +10,7 @@
 //! The locks of directories are held meanwhile, so nothing here or in a flush may look a name up;
 //! inodes are opened by their handle.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::decode::Header;
 use super::dispatch::Server;
+use super::flush::random_name;
 use crate::fs::request::{Mode, Request};
 
 /// Inodes held at a time: each takes a thread of the helper.
@@ -54,11 +54,8 @@ impl Holds {
     /// # Errors
     /// There are no random numbers.
     pub(super) fn new() -> io::Result<Self> {
-        let mut random = [0_u8; 16];
-        File::open("/dev/urandom")?.read_exact(&mut random)?;
-        let token = u128::from_ne_bytes(random);
         Ok(Self {
-            attribute: format!("system.kura-hold-{token:032x}").into_bytes(),
+            attribute: random_name(b"system.kura-hold-")?,
             is_active: AtomicBool::new(false),
             held: Mutex::default(),
             arrived: Condvar::new(),
@@ -127,7 +124,7 @@ impl Holds {
             }
             let before = held.inodes;
             held.inodes += inodes.len();
-            self.is_active.store(true, Ordering::Release);
+            self.update(&held);
             before
         };
         let started = start(&self.attribute, inodes)?;

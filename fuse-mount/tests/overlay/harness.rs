@@ -46,6 +46,15 @@ impl Overlay {
         self.store.source(workspace, "main").unwrap()
     }
 
+    /// A fork of the workspace, which nobody has mounted yet.
+    pub fn fork_workspace(&self, name: &str) -> Arc<dyn WorkspaceSource> {
+        let demo = self.store.workspace("demo").unwrap();
+        self.store
+            .fork_workspace(demo.id, demo.head, name, "tester")
+            .unwrap();
+        self.fork(self.store.workspace(name).unwrap().id)
+    }
+
     pub fn open(&self, is_resumed: bool) -> Mounted {
         self.open_source(self.source(), "overlay", is_resumed)
     }

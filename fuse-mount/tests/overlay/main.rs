@@ -243,32 +243,8 @@ fn a_resumed_mount_finds_stored_inodes_by_their_numbers() {
         mounted.filesystem.close().unwrap();
     }
     // Another overlay directory: nothing but the store knows the files, as after an import.
-    let fork = overlay.store.workspace("demo").unwrap();
-    overlay
-        .store
-        .fork_workspace(fork.id, fork.head, "other", "tester")
-        .unwrap();
-    let open = |is_resumed| {
-        let workspace = overlay.store.workspace("other").unwrap();
-        let filesystem = Filesystem::open(
-            overlay.store.source(workspace.id, "main").unwrap(),
-            FilesystemOptions {
-                directory: overlay.directory.path().join("other"),
-                policy: CommitPolicy {
-                    enabled: false,
-                    ..Default::default()
-                },
-                author: "tester".into(),
-                is_read_only: false,
-                is_resumed,
-            },
-        )
-        .unwrap();
-        Mounted {
-            filesystem,
-            next_unique: std::cell::Cell::new(2),
-        }
-    };
+    let fork = overlay.fork_workspace("other");
+    let open = |is_resumed| overlay.open_source(fork.clone(), "other", is_resumed);
     let number = open(false).look_up("d/f").unwrap().inode;
     let mounted = open(true);
     assert_eq!(mounted.read(number), b"content");
@@ -726,33 +702,11 @@ fn g12_stored_files_are_found_when_there_is_no_space_for_the_log_of_numbers() {
     mounted.create(ROOT, "file", b"content");
     mounted.filesystem.close().unwrap();
     drop(mounted);
-    let fork = overlay.store.workspace("demo").unwrap();
-    overlay
-        .store
-        .fork_workspace(fork.id, fork.head, "other", "tester")
-        .unwrap();
-    let other = overlay.store.workspace("other").unwrap();
+    let fork = overlay.fork_workspace("other");
     let known = overlay.directory.path().join("other/known");
     std::fs::create_dir_all(&known).unwrap();
     let full = SmallDisk::mount(&known);
-    let filesystem = Filesystem::open(
-        overlay.store.source(other.id, "main").unwrap(),
-        FilesystemOptions {
-            directory: overlay.directory.path().join("other"),
-            policy: CommitPolicy {
-                enabled: false,
-                ..Default::default()
-            },
-            author: "tester".into(),
-            is_read_only: false,
-            is_resumed: false,
-        },
-    )
-    .unwrap();
-    let mounted = Mounted {
-        filesystem,
-        next_unique: std::cell::Cell::new(2),
-    };
+    let mounted = overlay.open_source(fork, "other", false);
     assert_eq!(mounted.content("file"), b"content");
     drop(mounted);
     drop(full);

@@ -224,14 +224,8 @@ fn create(directory: &OwnedFd, name: &OsStr, mode: u32) -> nix::Result<()> {
 
 /// Name of a process that makes calls on this mount, at most 15 bytes.
 fn process_name(mountpoint: &Path) -> String {
-    let hash = mountpoint
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-    format!("kura-ev-{:07x}", hash >> 36)
+    let hash = crc32fast::hash(mountpoint.as_os_str().as_bytes());
+    format!("kura-ev-{:07x}", hash >> 4)
 }
 
 /// The processes that make calls on this mount, or did last.

@@ -202,6 +202,24 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_daemon_without_a_keeper_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = StoreDirectory(directory.path().to_owned());
+        store.create().unwrap();
+        let lock = store.lock().unwrap();
+        let mut keeper = std::process::Command::new("true").spawn().unwrap();
+        let pid = keeper.id().to_string();
+        keeper.wait().unwrap();
+        std::fs::write(store.pid_file(), pid).unwrap();
+        let worker = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            drop(lock);
+        });
+        store.lock().unwrap();
+        worker.join().unwrap();
+    }
+
+    #[test]
     fn branches_with_any_name_have_their_own_directory() {
         let store = StoreDirectory("/s".into());
         let overlay = store.overlay(3, "fix/a b");

@@ -363,6 +363,16 @@ fn g1_an_open_unlinked_file_keeps_its_content_through_commits_and_several_kills(
         std::mem::forget(mounted);
         mounted = overlay.open(true);
         assert!(mounted.read(inode) == expected, "after kill {round}");
+        // And without a commit in between, when the file needs nothing of the older segments any
+        // more, only of the store.
+        let first_page = 98_100 & !4095;
+        let rest = noise(expected.len() - first_page, 300 + round);
+        expected.truncate(first_page);
+        expected.extend(rest);
+        mounted.write(inode, first_page as u64, &expected[first_page..]);
+        std::mem::forget(mounted);
+        mounted = overlay.open(true);
+        assert!(mounted.read(inode) == expected, "after second kill {round}");
     }
 }
 
@@ -583,6 +593,7 @@ fn a_resumed_mount_lets_go_of_files_that_nobody_uses_any_more() {
     let overlay = Overlay::new();
     let mounted = overlay.open(false);
     let stored = mounted.create(ROOT, "stored", b"x");
+    let forgotten = mounted.create(ROOT, "forgotten", b"x");
     mounted.commit();
     drop(mounted);
     let mounted = overlay.open(true);
@@ -606,6 +617,14 @@ fn a_resumed_mount_lets_go_of_files_that_nobody_uses_any_more() {
         })
         .unwrap();
     assert_eq!(loaded(&mounted), before - 1);
+    // Forgotten first, it goes with its name.
+    let request = Request::Forget {
+        inode: forgotten,
+        count: 7,
+    };
+    mounted.ask(&request).unwrap();
+    mounted.unlink(ROOT, "forgotten");
+    assert_eq!(loaded(&mounted), before - 2);
 }
 
 #[test]

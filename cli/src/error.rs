@@ -78,7 +78,11 @@ impl CommandError {
             io::ErrorKind::ReadOnlyFilesystem => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
-        Self::new(kind, format!("{what}: {error}"))
+        let mut body = ErrorBody::new(kind, format!("{what}: {error}"));
+        if kind == ErrorKind::NotFound {
+            body = body.with_hint("check the path; its directory must exist");
+        }
+        Self::Failed(body)
     }
 
     /// An error while writing the output.

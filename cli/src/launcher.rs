@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use computerd_api::process::keeper_of;
 use computerd_api::v1::ErrorKind;
 use computerd_api::{Client, LOG_NAME};
 use nix::errno::Errno;
@@ -20,11 +21,18 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::env::Environment;
 use crate::error::{CommandError, Result, kind_of_exit_code};
 
+/// Name of the daemon's program.
+const PROGRAM_NAME: &str = "computerd";
+
 /// Name of the lock file in the store's directory.
 const LOCK_NAME: &str = "start.lock";
 
 /// How long the daemon may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a daemon that is there may take to start its worker again: its longest pause between
+/// attempts, and as long to take over.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How often we look.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -51,9 +59,10 @@ pub async fn start(store: &Path, client: &Client, environment: &Environment) -> 
     }
     let deadline = Instant::now() + START_TIMEOUT;
     let _lock = lock(&store.join(LOCK_NAME), deadline).await?;
-    if client.is_running().await? {
+    if wait_for_restart(store, client).await? {
         return Ok(());
     }
+    let deadline = Instant::now() + START_TIMEOUT;
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -85,6 +94,40 @@ pub async fn start(store: &Path, client: &Client, environment: &Environment) -> 
         format!("start computerd for {}: {reason}", store.display()),
         hint.unwrap_or_else(|| "`kura daemon logs` shows more of its log".to_owned()),
     ))
+}
+
+/// Waits for the worker of a daemon that is there, which may have died a moment ago; whether one
+/// answers.
+///
+/// # Errors
+/// `Unavailable` if the daemon is there and its worker doesn't come.
+pub async fn wait_for_restart(store: &Path, client: &Client) -> Result<bool> {
+    let deadline = Instant::now() + RESTART_TIMEOUT;
+    loop {
+        // In this order: a keeper that ends after its worker answered is no matter.
+        let keeper = keeper_of(store);
+        if client.is_running().await? {
+            return Ok(true);
+        }
+        let Some(pid) = keeper else {
+            return Ok(false);
+        };
+        if Instant::now() >= deadline {
+            let limit = RESTART_TIMEOUT.as_secs();
+            return Err(CommandError::with_hint(
+                ErrorKind::Unavailable,
+                format!(
+                    "reach computerd (pid {pid}) of {}: its worker has not answered for {limit} s",
+                    store.display()
+                ),
+                format!(
+                    "`kura daemon logs` says why; what was written is safe, and `kill {pid}` ends \
+                     the daemon"
+                ),
+            ));
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
 }
 
 /// Why the daemon doesn't answer.
@@ -165,7 +208,7 @@ fn find_program(environment: &Environment) -> Result<PathBuf> {
     }
     let own = std::env::current_exe()
         .ok()
-        .and_then(|program| Some(program.parent()?.join("computerd")));
+        .and_then(|program| Some(program.parent()?.join(PROGRAM_NAME)));
     own.filter(|program| is_executable(program))
         .or_else(|| find_in_path(environment.path.as_deref()?))
         .ok_or_else(|| {
@@ -180,7 +223,7 @@ fn find_program(environment: &Environment) -> Result<PathBuf> {
 fn find_in_path(path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join("computerd"))
+        .map(|directory| directory.join(PROGRAM_NAME))
         .find(|program| is_executable(program))
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use computerd_api::v1::OperationReference;
+use fuse_mount::fs::SwitchOutcome;
+use parking_lot::{RwLock, RwLockReadGuard};
 use workspace_store::audit::AuditRecord;
 use workspace_store::object::{CommitKind, Root, Timestamp};
 use workspace_store::operation::OperationKind;
@@ -15,7 +17,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::link::KeeperLink;
 use crate::mounts::Mounts;
 use crate::store_directory::StoreDirectory;
+use crate::verbs::config;
 use crate::volume_plugin::VolumePlugin;
+
+/// Attempts to move a branch that is not mounted while others move it, too.
+const CHANGE_ATTEMPTS: usize = 5;
 
 /// How many of the newest operations are searched for the one that a commit made.
 const RECENT_OPERATIONS: usize = 64;
@@ -29,6 +35,8 @@ pub struct Daemon {
     pub store: Store,
     /// What is mounted.
     pub mounts: Mounts,
+    /// Held for writing while a branch is given to another principal.
+    pub leases: RwLock<()>,
     /// The keeper.
     pub link: Arc<KeeperLink>,
     /// Process id of the keeper, if there is one.
@@ -59,8 +67,6 @@ pub struct State {
 pub struct CleanHead {
     /// The branch's newest commit.
     pub commit: CommitId,
-    /// Its file tree.
-    pub root: Root,
     /// Whether a commit had to be made for it.
     pub is_new: bool,
 }
@@ -121,50 +127,88 @@ impl Daemon {
             let outcome = filesystem.commit(request)?;
             return Ok(CleanHead {
                 commit: outcome.commit,
-                root: outcome.root,
                 is_new: outcome.is_new,
             });
         }
         let head = self.store.branch(workspace, branch)?;
-        let root = self.store.commit(head)?.root.clone();
         let commit = if request.is_named() {
+            let root = self.store.commit(head)?.root.clone();
             self.store
-                .set_branch_root(workspace, branch, head, root.clone(), request)?
+                .set_branch_root(workspace, branch, head, root, request)?
         } else {
             head
         };
         Ok(CleanHead {
             commit,
-            root,
             is_new: commit != head,
         })
     }
 
-    /// Makes a branch's tree equal to `root` by a new commit, in its mounts as well. In a mounted
-    /// branch, what was written since `expected_head` is committed first, as the parent of the new
-    /// commit.
+    /// Makes a branch's tree equal to what `wanted` makes of it by a new commit, in its mounts as
+    /// well; what is uncommitted is committed before.
     ///
     /// # Errors
-    /// `Conflict` if a branch that is not mounted no longer names `expected_head`.
-    pub fn move_branch(
+    /// Of `wanted`; `Conflict` if others move a branch that is not mounted again and again.
+    pub fn change_branch(
         &self,
         workspace: WorkspaceId,
         branch: &str,
-        expected_head: CommitId,
-        root: Root,
-        request: CommitRequest,
-    ) -> Result<CommitId> {
+        wanted: &dyn Fn(&Root) -> Result<Root>,
+        request: &CommitRequest,
+    ) -> Result<SwitchOutcome> {
+        self.mounts.recover(self, workspace, branch)?;
         let _still = self.mounts.hold_still();
-        match self.mounts.filesystem(workspace, branch) {
-            Some(filesystem) => {
-                let commit = filesystem.switch(root, request)?.commit;
-                self.mounts.wait_until_seen(workspace, branch);
-                Ok(commit)
-            }
-            None => self
-                .store
-                .set_branch_root(workspace, branch, expected_head, root, request),
+        if let Some(filesystem) = self.mounts.filesystem(workspace, branch) {
+            let outcome = filesystem.switch(wanted, request.clone())?;
+            self.mounts.wait_until_seen(workspace, branch);
+            return Ok(outcome);
         }
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let before = self.store.branch(workspace, branch)?;
+            let before_root = self.store.commit(before)?.root.clone();
+            let root = wanted(&before_root)?;
+            let commit = if root == before_root {
+                None
+            } else {
+                let (root, request) = (root.clone(), request.clone());
+                match self
+                    .store
+                    .set_branch_root(workspace, branch, before, root, request)
+                {
+                    Err(error)
+                        if error.kind() == ErrorKind::Conflict && attempt < CHANGE_ATTEMPTS =>
+                    {
+                        continue;
+                    }
+                    other => Some(other?),
+                }
+            };
+            return Ok(SwitchOutcome {
+                before,
+                before_root,
+                rescue: None,
+                commit,
+                root,
+            });
+        }
+    }
+
+    /// The right to change a branch: that nobody else was given it by a handoff. No handoff
+    /// happens while the guard lives.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if another principal holds the branch.
+    pub fn write_access(
+        &self,
+        workspace: &WorkspaceInfo,
+        branch: &str,
+        principal: &str,
+    ) -> Result<RwLockReadGuard<'_, ()>> {
+        let guard = self.leases.read();
+        config::check_lease(self, workspace, branch, principal)?;
+        Ok(guard)
     }
 
     /// How people are told of an operation.

@@ -197,6 +197,14 @@ impl Mounts {
                 }
                 return Err(session::taken(&mounted.record));
             }
+            let inside = table.mounts.values().find(|mounted| {
+                parameters
+                    .mountpoint
+                    .starts_with(mounted.session.mountpoint())
+            });
+            if let Some(mounted) = inside {
+                return Err(session::inside(&parameters.mountpoint, &mounted.record));
+            }
         }
         let key = (parameters.workspace.id, parameters.view.clone());
         let filesystem = self.open(daemon, &key, &parameters.principal, false)?;

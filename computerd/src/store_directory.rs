@@ -15,6 +15,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How long a daemon whose keeper is dead may take to end.
 const DYING_DAEMON_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long somebody may have the lock who only looks whether there is a daemon.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(200);
 const DYING_DAEMON_PAUSE: Duration = Duration::from_millis(20);
 
 /// The directory of one store.
@@ -64,7 +66,7 @@ impl StoreDirectory {
 
     /// The file with the process id, which is also the lock.
     pub fn pid_file(&self) -> PathBuf {
-        self.0.join("computerd.pid")
+        self.0.join(computerd_api::PID_NAME)
     }
 
     /// Definitions of Docker volumes.
@@ -122,12 +124,18 @@ impl StoreDirectory {
         file.read_to_string(&mut owner)
             .map_err(|error| Error::io(format!("read {}", path.display()), error))?;
         let keeper = owner.trim().parse();
-        let deadline = Instant::now() + DYING_DAEMON_TIMEOUT;
+        let start = Instant::now();
         let mut result = file.try_lock();
-        while matches!(result, Err(TryLockError::WouldBlock))
-            && !keeper.as_ref().is_ok_and(|pid| is_alive(*pid))
-            && Instant::now() < deadline
-        {
+        while matches!(result, Err(TryLockError::WouldBlock)) {
+            let is_kept = keeper.as_ref().is_ok_and(|pid| is_alive(*pid));
+            let timeout = if is_kept {
+                LOOK_TIMEOUT
+            } else {
+                DYING_DAEMON_TIMEOUT
+            };
+            if start.elapsed() >= timeout {
+                break;
+            }
             std::thread::sleep(DYING_DAEMON_PAUSE);
             result = file.try_lock();
         }
@@ -142,7 +150,10 @@ impl StoreDirectory {
                         owner.trim()
                     ),
                 )
-                .with_hint("stop it with `kura daemon stop`, or just use it"));
+                .with_hint(
+                    "verbs of kura use it by themselves; `kura daemon stop` ends it, and \
+                     `kura daemon logs` says what it does",
+                ));
             }
             Err(TryLockError::Error(error)) => {
                 return Err(Error::io(format!("lock {}", path.display()), error));

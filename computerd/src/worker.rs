@@ -63,6 +63,7 @@ pub fn run(directory: &StoreDirectory, keeper_socket: Option<OwnedFd>) -> Result
         directory: directory.clone(),
         store,
         mounts: Mounts::new(&program),
+        leases: parking_lot::RwLock::default(),
         link: link.clone(),
         keeper_pid: Some(inheritance.keeper_pid).filter(|pid| *pid != 0),
         restart_count: inheritance.restart_count,

@@ -186,7 +186,7 @@ fn g1_after_the_keeper_s_death_a_new_mount_has_everything_acknowledged() {
         principal: None,
     };
     daemon
-        .run(daemon.client().set_config(Some("demo"), &config))
+        .run(daemon.client().set_config("demo", &config))
         .unwrap();
     std::fs::create_dir(mountpoint.join("dir")).unwrap();
     std::fs::write(mountpoint.join("dir/file"), "kept").unwrap();

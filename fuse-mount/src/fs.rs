@@ -27,4 +27,6 @@ mod watch;
 
 pub use open::COMMIT_STACK_BYTES;
 
-pub use filesystem::{CommitOutcome, CommitPolicy, Filesystem, FilesystemOptions, OverlayStatus};
+pub use filesystem::{
+    CommitOutcome, CommitPolicy, Filesystem, FilesystemOptions, OverlayStatus, SwitchOutcome,
+};

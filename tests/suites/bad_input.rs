@@ -100,6 +100,16 @@ fn an_unknown_revision_or_path_is_named() {
         &[NOT_FOUND],
         &["missing"],
     );
+    refuse(
+        &store.kura(&["log", "demo", "no/such/file"]),
+        &[NOT_FOUND],
+        &["no/such/file"],
+    );
+    let absent = store.scratch("absent");
+    for arguments in [&["init", "new", "--from"][..], &["import", "demo"]] {
+        let refused = run(store.command().args(arguments).arg(&absent));
+        refuse(&refused, &[NOT_FOUND], &["absent", "check the path"]);
+    }
     assert_eq!(store.log_ids("demo"), before);
 }
 
@@ -168,6 +178,13 @@ fn fuse_a_mount_point_that_cannot_be_used_stays_as_it_is() {
         &run(store.command().args(["mount", "other"]).arg(&mount.path)),
         &[FAILURE, 3, UNAVAILABLE],
         &["already a mount"],
+    );
+    let inside = mount.join("inside");
+    fs::create_dir(&inside).unwrap();
+    refuse(
+        &run(store.command().args(["mount", "other"]).arg(&inside)),
+        &[FAILURE],
+        &["inside the mount of demo"],
     );
     // The same again is no mistake.
     let _ = run(store.command().args(["mount", "demo"]).arg(&mount.path)).ok();
@@ -321,7 +338,11 @@ END"#,
         .command()
         .args(["init", "broken", "--from"])
         .arg(scratch.join("broken.tar")));
-    refuse(&broken, &[FAILURE, INCOMPATIBLE], &["archive is damaged"]);
+    refuse(
+        &broken,
+        &[FAILURE, INCOMPATIBLE],
+        &["not a tar archive, or it is damaged"],
+    );
 }
 
 #[test]

@@ -202,6 +202,30 @@ fn fuse_g1_appends_creates_and_reads_are_neither_lost_nor_doubled_by_killed_work
 }
 
 #[test]
+fn fuse_verbs_wait_for_a_worker_that_is_started_again() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    fs::write(mount.join("file"), "content").unwrap();
+    // The later deaths come early, so that the keeper waits before it starts the next worker.
+    for _ in 0..6 {
+        store.kill_worker();
+        let log = store.ok(&["log", "demo", "--oneline"]);
+        assert!(!log.stdout.is_empty(), "{log}");
+    }
+    store.kill_worker();
+    let refused = store.kura(&["daemon", "status"]);
+    assert!(
+        refused.code == 0 || refused.stderr.contains("again"),
+        "{refused}"
+    );
+    // Not "isn't running": the mount must be committed and ended.
+    store.ok(&["daemon", "stop"]);
+    assert!(!mount.join("file").exists());
+    assert_eq!(store.ok(&["cat", "demo@main:file"]).stdout, "content");
+}
+
+#[test]
 fn fuse_g1_everything_acknowledged_is_there_after_keeper_and_worker_are_killed() {
     for round in 0..ROUNDS {
         let store = TestStore::new();

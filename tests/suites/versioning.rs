@@ -390,6 +390,73 @@ fn fuse_g4_rollback_of_a_live_mount_keeps_open_files_and_can_be_undone() {
     );
 }
 
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn fuse_g4_a_rollback_under_makers_of_names_is_one_commit_whose_undo_brings_all_back() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    fs::write(mount.join("first"), "x").unwrap();
+    let good = store.commit("demo", "good");
+    let done = AtomicBool::new(false);
+    let rolled_back: Vec<Vec<String>> = thread::scope(|scope| {
+        // Also when an assertion fails: the scope waits for the writers.
+        let _done = SetOnDrop(&done);
+        for writer in 0..2 {
+            let (mount, done) = (&mount, &done);
+            scope.spawn(move || {
+                let mut number = 0;
+                while !done.load(Ordering::Relaxed) {
+                    number += 1;
+                    let name = mount.join(format!("{writer}-{number}"));
+                    // The directory is never taken away, so neither fails.
+                    fs::write(&name, "content").unwrap();
+                    let _ = fs::rename(&name, mount.join(format!("{writer}-{number}-moved")));
+                }
+            });
+        }
+        let mut commits = Vec::new();
+        for _ in 0..4 {
+            thread::sleep(Duration::from_millis(300));
+            let before = store.log_ids("demo");
+            store.ok(&["rollback", "demo", &good, "--yes"]);
+            let log = store.json(&["log", "demo"]);
+            let log = log["commits"].as_array().unwrap().clone();
+            let new: Vec<_> = log
+                .iter()
+                .take_while(|commit| commit["id"] != before[0].as_str())
+                .collect();
+            let of_kind = |kind: &str| -> Vec<String> {
+                let of_kind = new.iter().filter(|commit| commit["kind"] == kind);
+                of_kind
+                    .map(|commit| commit["id"].as_str().unwrap().to_owned())
+                    .collect()
+            };
+            assert_eq!(of_kind("rescue").len(), 1, "{new:?}");
+            commits.push(of_kind("rollback"));
+        }
+        commits
+    });
+    assert!(
+        rolled_back.iter().all(|commits| commits.len() == 1),
+        "{rolled_back:?}"
+    );
+    // Now without writers: what the last one took away comes back, all of it.
+    store.ok(&["rollback", "demo", &good, "--yes"]);
+    let operations = store.json(&["operations", "demo"]);
+    let newest = operations["operations"][0]["id"].to_string();
+    let before = store.log_ids("demo")[1].clone();
+    store.ok(&["undo", "demo", &newest, "--yes"]);
+    assert_eq!(store.changes(&["demo", &before, "main"]), []);
+}
+
 #[test]
 fn fuse_rollback_of_one_path_leaves_the_rest() {
     let store = TestStore::new();
@@ -529,6 +596,103 @@ fn fuse_handoff_fences_the_giver_and_the_taker_goes_on_from_the_same_bytes() {
     store.unmount(&taken);
     assert_eq!(store.ok(&["cat", "demo@second:goes-on"]).stdout, "x");
     assert!(!mount.join("goes-on").exists());
+}
+
+#[test]
+fn fuse_after_a_handoff_only_the_taker_changes_the_branch() {
+    let store = TestStore::new();
+    let project = store.scratch_directory("project");
+    small_project(&project);
+    store.init("demo", Some(&project));
+    let mount = store.mount("demo");
+    fs::write(mount.join("work"), "of the giver").unwrap();
+    let first = store.log_ids("demo").pop().unwrap();
+    store.ok(&["handoff", "demo", "--to", "taker"]);
+    let handed = store.log_ids("demo");
+
+    let project = project.to_str().unwrap();
+    let verbs: &[&[&str]] = &[
+        &["rollback", "demo", &first, "--yes"],
+        &["rollback", "demo", &first, "--dry-run"],
+        &["restore", "demo", "docs", "--from", &first, "--yes"],
+        &["import", "demo", project, "--to", "again", "--yes"],
+        &["commit", "demo", "-m", "mine"],
+        &["handoff", "demo", "--to", "somebody"],
+    ];
+    for verb in verbs {
+        let refused = store.kura(verb);
+        assert_eq!(refused.code, 5, "{refused}");
+        assert!(refused.stderr.contains("taker"), "{refused}");
+        assert!(refused.stderr.contains("hint: "), "{refused}");
+    }
+    assert_eq!(store.log_ids("demo"), handed);
+
+    // The taker may, and goes on live once the giver's mount is gone.
+    store.ok(&["rollback", "demo", &first, "--yes", "--as", "taker"]);
+    assert!(!mount.join("work").exists());
+    store.ok(&["undo", "demo", "--yes", "--as", "taker"]);
+    store.unmount(&mount);
+    let taken = store.mount_with("demo", &["--as", "taker"]);
+    fs::write(taken.join("goes-on"), "x").unwrap();
+    store.unmount(&taken);
+    assert_eq!(store.ok(&["cat", "demo@main:goes-on"]).stdout, "x");
+
+    // Undoing the handoff gives the branch back to all.
+    let operations = store.json(&["operations", "demo"]);
+    let handoff = operations["operations"].as_array().unwrap();
+    let handoff = handoff
+        .iter()
+        .find(|operation| operation["kind"] == "set-setting")
+        .unwrap();
+    store.ok(&["undo", "demo", &handoff["id"].to_string(), "--yes"]);
+    store.ok(&["rollback", "demo", &first, "--yes"]);
+}
+
+#[test]
+fn an_import_keeps_the_hard_links_of_both_sides() {
+    let store = TestStore::new();
+    let first = store.scratch_directory("first");
+    shell_ok(
+        &first,
+        "echo one >a; ln a b; ln a c; mkdir d; echo two >d/x; ln d/x d/y",
+    );
+    let second = store.scratch_directory("second");
+    shell_ok(
+        &second,
+        "echo other >a; ln a b; mkdir d; echo three >d/z; ln d/z z",
+    );
+    store.init("demo", Some(&first));
+    let import = |arguments: &[&str]| {
+        let _ = run(store
+            .command()
+            .args(["import", "demo"])
+            .arg(&second)
+            .args(arguments)
+            .arg("--yes"))
+        .ok();
+    };
+    import(&["--to", "below"]);
+    import(&[]);
+    let expected = store.scratch_directory("expected");
+    shell_ok(
+        &expected,
+        "cp -a ../first/. .; mkdir below; cp -a ../second/. below/",
+    );
+    // As tar does it: an entry that is replaced leaves its other names alone.
+    shell_ok(
+        &expected,
+        "rm a b; cp -a ../second/a a; ln a b; cp -a ../second/z z; ln z d/z",
+    );
+    shell_ok(
+        &expected,
+        "touch -r ../second/d d; touch -r ../second below",
+    );
+    let exported = store.scratch("exported");
+    let _ = run(store.command().args(["export", "demo@main"]).arg(&exported)).ok();
+    assert_same_tree(
+        &without_root_times(manifest(&expected)),
+        &without_root_times(manifest(&exported)),
+    );
 }
 
 #[test]

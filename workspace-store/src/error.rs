@@ -93,7 +93,11 @@ impl StoreError {
             Some(libc::EEXIST) => ErrorKind::AlreadyExists,
             _ => ErrorKind::Io,
         };
-        Self::new(kind, format!("{what}: {error}")).with_source(error)
+        let mut converted = Self::new(kind, format!("{what}: {error}"));
+        if kind == ErrorKind::NotFound {
+            converted = converted.with_hint("check the path; its directory must exist");
+        }
+        converted.with_source(error)
     }
 
     /// The kind to branch on.

@@ -188,6 +188,7 @@ impl Resolver<'_> {
                         self.revision
                     ),
                 )
+                .with_hint("`kura log NAME` lists the commits")
             })?;
         }
         Ok(history::read_row(self.connection, row.number)?.0)

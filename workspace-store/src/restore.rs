@@ -6,8 +6,11 @@
 //! paths keeps its content even if a restored name belonged to the same file.
 
 mod assemble;
+mod graft;
 
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use graft::graft_edit;
 
 use assemble::{Action, Assemble, PlanNode};
 

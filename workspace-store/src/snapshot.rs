@@ -11,7 +11,6 @@ use std::sync::Arc;
 pub(crate) use changes::Changes;
 
 use crate::blobs::ObjectSink;
-use crate::commits::PathChange;
 use crate::compress::compress;
 use crate::db::objects::{NewObject, Packed};
 use crate::edit::{Content, DirectoryEdit, EntryEdit, InodeEdit, LinkEdit, NodeEdit, SnapshotEdit};
@@ -43,44 +42,19 @@ pub struct SnapshotProgress {
 /// Called from several threads while content is being stored.
 pub type ProgressFunction<'a> = &'a (dyn Fn(SnapshotProgress) + Sync);
 
-/// A stored tree and how it came about.
-#[derive(Debug, Clone)]
-pub struct BuiltSnapshot {
-    /// The tree.
-    pub root: Root,
-    /// Paths that differ from the base, in ascending order.
-    pub changes: Vec<PathChange>,
-    /// What each new content and each keyed directory became, by its key.
-    pub contents: Vec<(u64, Node)>,
-}
-
 impl Store {
-    /// Stores an edit over `base`; no ref moves.
+    /// Stores an edit over `base` and gives back the resulting tree; no ref moves.
     ///
     /// # Errors
     /// `InvalidInput` if the edit names objects or links that aren't there, or has impossible
     /// names or attributes.
-    pub fn build_snapshot(
+    pub fn build_root(
         &self,
         base: &Root,
         edit: SnapshotEdit,
         progress: ProgressFunction<'_>,
-    ) -> Result<BuiltSnapshot> {
-        let stored = self.inner.store_edit(base, edit, progress)?;
-        let changes = self.inner.changes_between(base, &stored.root)?;
-        Ok(BuiltSnapshot {
-            root: stored.root,
-            changes: changes.paths,
-            contents: stored.contents,
-        })
-    }
-
-    /// Stores an edit over `base` and gives back the resulting tree; no ref moves.
-    ///
-    /// # Errors
-    /// As [`Store::build_snapshot`].
-    pub fn build_root(&self, base: &Root, edit: SnapshotEdit) -> Result<Root> {
-        Ok(self.inner.store_edit(base, edit, &|_| {})?.root)
+    ) -> Result<Root> {
+        Ok(self.inner.store_edit(base, edit, progress)?.root)
     }
 }
 

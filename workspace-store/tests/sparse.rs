@@ -60,7 +60,7 @@ fn a_sparse_file_takes_the_space_of_its_data() {
         },
     });
     let edit = SnapshotEdit::changing(&base, BTreeMap::from([(b"disk.img"[..].into(), put)]));
-    let root = store.build_root(&base, edit).unwrap();
+    let root = store.build_root(&base, edit, &|_| {}).unwrap();
     let statistics = store.statistics(workspace.id).unwrap();
     assert!(statistics.chunk_bytes < 2 << 20, "{statistics:?}");
     assert!(statistics.database_bytes < 4 << 20, "{statistics:?}");

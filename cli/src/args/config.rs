@@ -27,14 +27,14 @@ pub enum ConfigCommand {
     Get(ConfigGetArgs),
     /// Change a setting
     Set(ConfigSetArgs),
-    /// Set a setting back to what is underneath
+    /// Set a setting back to its default
     Unset(ConfigUnsetArgs),
 }
 
 /// Where settings are looked at.
 #[derive(Debug, Args)]
 pub struct ConfigScopeArgs {
-    /// Settings of this workspace [default: of the store]
+    /// Settings of this workspace [default: what all begin with]
     #[arg(short, long, value_name = "NAME", value_parser = name_parser())]
     pub workspace: Option<String>,
 }
@@ -72,16 +72,15 @@ pub struct ConfigGetArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  kura config set commit.quiet-ms 2000
   kura config set commit.quiet-ms 2000 --workspace demo")]
 pub struct ConfigSetArgs {
     /// Key
     pub key: String,
     /// Value
     pub value: String,
-    /// Where.
-    #[command(flatten)]
-    pub scope: ConfigScopeArgs,
+    /// The workspace whose setting it is
+    #[arg(short, long, value_name = "NAME", value_parser = name_parser())]
+    pub workspace: String,
     /// Who does it.
     #[command(flatten)]
     pub principal: PrincipalArgs,
@@ -95,9 +94,9 @@ Examples:
 pub struct ConfigUnsetArgs {
     /// Key
     pub key: String,
-    /// Where.
-    #[command(flatten)]
-    pub scope: ConfigScopeArgs,
+    /// The workspace whose setting it is
+    #[arg(short, long, value_name = "NAME", value_parser = name_parser())]
+    pub workspace: String,
     /// Who does it.
     #[command(flatten)]
     pub principal: PrincipalArgs,

@@ -66,16 +66,18 @@ pub struct RollbackArgs {
 /// Arguments of `kura undo`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An undo is an operation too: undoing it brings the undone change back.
+Without a number it takes back the newest operation that is not taken back yet, so that
+each further call goes one step further back. An undo is an operation too: by its number it
+can be undone, which brings the undone change back.
 
 Examples:
-  kura undo demo               # the newest operation
+  kura undo demo               # one step back
   kura undo demo 12 --dry-run  # a certain one; `kura operations demo` lists them")]
 pub struct UndoArgs {
     /// Workspace
     #[arg(value_parser = name_parser())]
     pub name: String,
-    /// Number of the operation [default: the newest one]
+    /// Number of the operation [default: the newest that is not taken back]
     #[arg(value_name = "OPERATION")]
     pub operation: Option<u64>,
     /// Consent.

@@ -26,7 +26,7 @@ pub async fn config(context: &Context<'_>, arguments: ConfigArgs) -> Result<()> 
                 value: Some(arguments.value),
                 principal: arguments.principal.principal,
             };
-            set(context, arguments.scope.workspace.as_deref(), &change).await
+            set(context, &arguments.workspace, &change).await
         }
         ConfigCommand::Unset(arguments) => {
             let change = ConfigChange {
@@ -34,7 +34,7 @@ pub async fn config(context: &Context<'_>, arguments: ConfigArgs) -> Result<()> 
                 value: None,
                 principal: arguments.principal.principal,
             };
-            set(context, arguments.scope.workspace.as_deref(), &change).await
+            set(context, &arguments.workspace, &change).await
         }
     }
 }
@@ -82,7 +82,7 @@ async fn get(context: &Context<'_>, workspace: Option<&str>, key: &str) -> Resul
     printer.line(sanitize(setting.value.as_bytes()))
 }
 
-async fn set(context: &Context<'_>, workspace: Option<&str>, change: &ConfigChange) -> Result<()> {
+async fn set(context: &Context<'_>, workspace: &str, change: &ConfigChange) -> Result<()> {
     let printer = context.printer;
     let client = context.client().await?;
     let changed = client.set_config(workspace, change).await?;

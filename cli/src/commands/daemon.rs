@@ -5,13 +5,14 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use computerd_api::process::is_alive;
+use computerd_api::process::{is_alive, keeper_of};
 use computerd_api::v1::{DaemonStatus, ErrorBody, ErrorKind, StopRequest};
 use computerd_api::{Client, LOG_NAME};
 
 use crate::args::daemon::{DaemonArgs, DaemonCommand, DaemonLogsArgs};
 use crate::context::{Context, StoreUse};
 use crate::error::{CommandError, Result};
+use crate::launcher;
 use crate::output::sanitize::sanitize;
 use crate::output::table::format_bytes;
 use crate::output::time::relative;
@@ -56,7 +57,7 @@ async fn start(context: &Context<'_>) -> Result<()> {
 async fn stop(context: &Context<'_>, force: bool) -> Result<()> {
     let printer = context.printer;
     let client = context.client_without_start()?;
-    if !client.is_running().await? {
+    if !launcher::wait_for_restart(&context.store()?, &client).await? {
         if printer.is_json() {
             return printer.json("daemon_stop", &serde_json::json!({ "was_running": false }));
         }
@@ -98,8 +99,18 @@ async fn wait_for_end(client: &Client, pids: &[u32]) -> Result<()> {
 async fn status(context: &Context<'_>) -> Result<()> {
     let printer = context.printer;
     let client = context.client_without_start()?;
+    let store = context.store()?;
     if !client.is_running().await? {
-        let store = context.store()?;
+        if let Some(keeper) = keeper_of(&store) {
+            return Err(CommandError::with_hint(
+                ErrorKind::Unavailable,
+                format!(
+                    "computerd (pid {keeper}) of {} is starting its worker again",
+                    store.display()
+                ),
+                "try again in a moment; `kura daemon logs` says why the last one ended",
+            ));
+        }
         return Err(CommandError::with_hint(
             ErrorKind::Unavailable,
             format!("computerd of {} isn't running", store.display()),

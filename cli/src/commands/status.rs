@@ -83,7 +83,7 @@ fn lines(context: &Context<'_>, status: &WorkspaceStatus) -> Vec<String> {
             .map(|bytes| format!("{} of content", format_bytes(bytes))),
     );
     if sizes.overlay_bytes > 0 {
-        parts.push(format!("{} uncommitted", format_bytes(sizes.overlay_bytes)));
+        parts.push(format!("journal {}", format_bytes(sizes.overlay_bytes)));
     }
     parts.push(format!("store {}", format_bytes(sizes.store_bytes)));
     lines.push(format!("  size        {}", parts.join(", ")));

@@ -118,13 +118,26 @@ pub async fn handoff(context: &Context<'_>, arguments: HandoffArgs) -> Result<()
     for mount in &passed.fenced_mounts {
         printer.note(format!("read-only now: {}", sanitize(mount.as_bytes())));
     }
-    let command = format!(
-        "kura mount {}@{} DIR",
-        arguments.name,
+    let name = &arguments.name;
+    let live = match &request.branch {
+        Some(branch) => format!("{name}@{branch}"),
+        None => name.clone(),
+    };
+    let as_holder = format!("kura mount {live} DIR --as {}", request.to);
+    let elsewhere = format!(
+        "kura mount {name}@{} DIR --branch NEW",
         short_id(&passed.commit)
     );
-    let command = printer.error_palette().paint(Role::Hint, &command);
-    printer.note(format!("{} goes on with: {command}", request.to));
+    let palette = printer.error_palette();
+    printer.note(format!(
+        "{} goes on with: {}",
+        request.to,
+        palette.paint(Role::Hint, &as_holder)
+    ));
+    printer.note(format!(
+        "or from this commit on a branch of its own: {}",
+        palette.paint(Role::Hint, &elsewhere)
+    ));
     printer.operation(Some(&passed.operation));
     Ok(())
 }
@@ -145,7 +158,7 @@ pub fn source_place(path: &Path) -> Result<Place> {
         Err(CommandError::with_hint(
             ErrorKind::InvalidInput,
             format!("{} is neither a directory nor a file", path.display()),
-            "give a directory, or a tar file (not compressed)",
+            "give a directory, or a tar file (plain or zstd)",
         ))
     }
 }

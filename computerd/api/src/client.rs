@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
-use crate::v1::{ErrorBody, ErrorKind, Event, Progress};
+use crate::v1::{ErrorBody, ErrorKind, Event, Progress, route};
 
 /// Result of the client's functions.
 pub type Result<T, E = ErrorBody> = std::result::Result<T, E>;
@@ -49,16 +49,19 @@ impl Client {
         &self.socket
     }
 
-    /// Whether a daemon accepts connections now.
+    /// Whether a daemon answers now. One that was just killed still accepts connections for a
+    /// moment.
     ///
     /// # Errors
     /// Whatever keeps us from finding out, such as a missing right to the socket.
     pub async fn is_running(&self) -> Result<bool> {
-        match UnixStream::connect(&self.socket).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_absent(&error) => Ok(false),
-            Err(error) => Err(self.connect_error(&error)),
-        }
+        let stream = match UnixStream::connect(&self.socket).await {
+            Ok(stream) => stream,
+            Err(error) if is_absent(&error) => return Ok(false),
+            Err(error) => return Err(self.connect_error(&error)),
+        };
+        let answer = exchange(stream, Method::GET, route::VERSION, Bytes::new()).await;
+        Ok(!matches!(answer, Err(error) if error.kind == ErrorKind::Unavailable))
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
@@ -111,42 +114,7 @@ impl Client {
                 return Err(self.unreachable(format!("no answer within {limit} s")));
             }
         };
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| broken_off(path, &error))?;
-        tokio::spawn(async move {
-            // What goes wrong here surfaces at the request or at its body.
-            let _ = connection.await;
-        });
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(header::HOST, "computerd")
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| {
-                ErrorBody::new(
-                    ErrorKind::Internal,
-                    format!("build request {path}: {error}"),
-                )
-            })?;
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| broken_off(path, &error))?;
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
-        }
-        let bytes = read_body(response.into_body()).await?;
-        Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
-            let text = String::from_utf8_lossy(&bytes);
-            ErrorBody::new(
-                ErrorKind::Internal,
-                format!("the daemon answered {path} with {status} {}", text.trim()),
-            )
-            .with_hint("kura and computerd may be of different versions; see `kura version`")
-        }))
+        exchange(stream, method, path, body).await
     }
 
     fn connect_error(&self, error: &std::io::Error) -> ErrorBody {
@@ -177,6 +145,51 @@ impl Client {
         )
         .with_hint("`kura daemon start` starts it, `kura daemon logs` shows why it ended")
     }
+}
+
+/// Sends one request over a new connection; an answer that is an error becomes one.
+async fn exchange(
+    stream: UnixStream,
+    method: Method,
+    path: &str,
+    body: Bytes,
+) -> Result<Response<Incoming>> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken_off(path, &error))?;
+    tokio::spawn(async move {
+        // What goes wrong here surfaces at the request or at its body.
+        let _ = connection.await;
+    });
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, "computerd")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body))
+        .map_err(|error| {
+            ErrorBody::new(
+                ErrorKind::Internal,
+                format!("build request {path}: {error}"),
+            )
+        })?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| broken_off(path, &error))?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let bytes = read_body(response.into_body()).await?;
+    Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(&bytes);
+        ErrorBody::new(
+            ErrorKind::Internal,
+            format!("the daemon answered {path} with {status} {}", text.trim()),
+        )
+        .with_hint("kura and computerd may be of different versions; see `kura version`")
+    }))
 }
 
 /// A streamed answer: progress, then the result.

@@ -20,3 +20,7 @@ pub const SOCKET_NAME: &str = "computerd.sock";
 
 /// Name of the log file, relative to the store's directory.
 pub const LOG_NAME: &str = "log/computerd.log";
+
+/// Name of the file with the keeper's process id, in the store's directory; the daemon has it
+/// locked.
+pub const PID_NAME: &str = "computerd.pid";

@@ -132,6 +132,20 @@ pub(super) fn taken(record: &MountRecord) -> Error {
     .with_hint(format!("end it first: kura umount {mountpoint}"))
 }
 
+/// The error for a mountpoint inside another mount of ours: this daemon would wait for itself.
+pub(super) fn inside(mountpoint: &Path, record: &MountRecord) -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!(
+            "mount on {}: it is inside the mount of {} at {}",
+            mountpoint.display(),
+            record.workspace,
+            record.mountpoint.to_display()
+        ),
+    )
+    .with_hint("choose a directory outside of mounted workspaces")
+}
+
 /// The absolute path of a mountpoint without links in its parents. The mountpoint itself is not
 /// looked at: it may be a dead mount, which answers nothing.
 pub(super) fn absolute_mountpoint(path: &Path) -> Result<PathBuf> {

@@ -55,11 +55,10 @@ pub(super) fn add(api: &mut Api) {
         "Change a setting of a workspace",
         config::set,
     );
-    api.get(route::CONFIG, "Settings of the store", config::list_store);
-    api.post(
+    api.get(
         route::CONFIG,
-        "Change a setting of the store",
-        config::set_store,
+        "Settings that workspaces begin with",
+        config::list_store,
     );
     api.get(route::MOUNTS, "List mounts", mounts::list);
     api.post(route::MOUNTS, "Mount a workspace", mounts::mount);

@@ -17,6 +17,7 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     let mut request = commit_request(&author, CommitKind::Manual, &body.message);
     request.run = body.run;
     request.step = body.step;
+    let _access = daemon.write_access(&workspace, &branch, &author)?;
     let head = daemon.clean_head(workspace.id, &branch, request)?;
     let mut result = CommitResult {
         commit: head.commit.to_hex(),

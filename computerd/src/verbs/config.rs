@@ -7,6 +7,7 @@ use computerd_api::v1::{ConfigChange, ConfigChanged, ConfigList, ConfigOrigin, C
 use fuse_mount::fs::CommitPolicy;
 use serde::{Deserialize, Serialize};
 use workspace_store::WorkspaceId;
+use workspace_store::workspace::WorkspaceInfo;
 
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,7 +23,7 @@ const COMMIT_MAX_INTERVAL_MS: &str = "commit.max-interval-ms";
 const MOUNT_PROFILE: &str = "mount.profile";
 
 /// Settings with this prefix hold leases and are not shown as settings.
-const LEASE_PREFIX: &str = "lease.";
+pub const LEASE_PREFIX: &str = "lease.";
 
 /// A setting that exists.
 struct Known {
@@ -131,25 +132,12 @@ pub fn set(call: &Call, change: ConfigChange) -> Result<ConfigChanged> {
     })
 }
 
-/// Settings of the store: the defaults.
+/// The defaults, which workspaces without a setting of their own have.
 pub fn list_store(_: &Call) -> Result<ConfigList> {
     let nothing = BTreeMap::new();
     Ok(ConfigList {
         settings: KNOWN.iter().map(|known| setting(known, &nothing)).collect(),
     })
-}
-
-/// Settings are of workspaces only, so far.
-pub fn set_store(_: &Call, change: ConfigChange) -> Result<ConfigChanged> {
-    let known = known(&change.key)?;
-    Err(Error::new(
-        ErrorKind::Unsupported,
-        format!("{} can only be set for a workspace", known.key),
-    )
-    .with_hint(format!(
-        "kura config set {} VALUE --workspace NAME",
-        known.key
-    )))
 }
 
 /// When changes of a workspace become commits by themselves.
@@ -217,6 +205,33 @@ fn leases_in(stored: &BTreeMap<String, String>) -> BTreeMap<String, Lease> {
             Some((branch.to_owned(), serde_json::from_str(value).ok()?))
         })
         .collect()
+}
+
+/// Refuses to let a principal change a branch that another one was given.
+///
+/// # Errors
+/// `PermissionDenied`.
+pub fn check_lease(
+    daemon: &Daemon,
+    workspace: &WorkspaceInfo,
+    branch: &str,
+    principal: &str,
+) -> Result<()> {
+    match lease(daemon, workspace.id, branch)? {
+        Some(lease) if lease.holder != principal => Err(Error::new(
+            ErrorKind::PermissionDenied,
+            format!(
+                "change branch {branch} of {} as {principal}: it was handed over to {} (fence {})",
+                workspace.name, lease.holder, lease.fence
+            ),
+        )
+        .with_hint(format!(
+            "act for its holder with --as {}, work on a branch of your own, or undo the handoff; \
+             `kura operations {}` lists it",
+            lease.holder, workspace.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Gives a branch to `holder`; the operation and the new lease.

@@ -150,7 +150,7 @@ fn empty_root(daemon: &Daemon, root: &Root) -> Result<Root> {
         tree: root.tree,
         links: None,
     };
-    daemon.store.build_root(&base, edit)
+    daemon.store.build_root(&base, edit, &|_| {})
 }
 
 #[cfg(test)]

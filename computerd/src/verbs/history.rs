@@ -15,7 +15,7 @@ use super::diff::{self, Side};
 use super::revert::undone_operations;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 
 /// Entries of a list when the client doesn't say how many.
@@ -72,6 +72,24 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
             found
         }
     };
+    if let (true, Some(path)) = (entries.is_empty(), query.paths.first())
+        && query.run.is_none()
+        && query.author.is_none()
+    {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "no commit of {} up to {} has changed '{}'",
+                workspace.name,
+                query.revision.as_deref().unwrap_or("HEAD"),
+                path.to_display()
+            ),
+        )
+        .with_hint(format!(
+            "paths are relative to the workspace's root; a revision is written {0}@REV",
+            workspace.name
+        )));
+    }
     if let Some(after) = after {
         let position = entries.iter().position(|entry| entry.id == after);
         entries.drain(..position.map_or(0, |position| position + 1));

@@ -116,6 +116,7 @@ pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
         )
         .with_hint("end its mounts first; `kura ls-mounts` lists them"));
     }
+    let _access = daemon.write_access(&workspace, branch, &call.user)?;
     daemon.mounts.recover(daemon, workspace.id, branch)?;
     let commit = daemon.store.branch(workspace.id, branch)?;
     let operation = daemon

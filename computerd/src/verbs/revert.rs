@@ -11,13 +11,11 @@ use workspace_store::path::display_path;
 use workspace_store::restore::{restore_edit, revert_edit};
 use workspace_store::workspace::WorkspaceInfo;
 
+use super::config;
 use crate::convert;
-use crate::daemon::{CleanHead, Daemon, clean_path, commit_request};
+use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
-
-/// Attempts to move a branch while others move it, too.
-const ATTEMPTS: usize = 5;
 
 /// Conflicts that an error names.
 const SHOWN_CONFLICTS: usize = 10;
@@ -44,55 +42,29 @@ impl Change<'_> {
         if self.is_dry_run {
             return self.plan_only(daemon, wanted);
         }
-        let rescue_message = format!(
-            "uncommitted work before {}",
-            convert::commit_kind(self.kind)
-        );
-        let rescue = commit_request(&self.principal, CommitKind::Rescue, &rescue_message);
+        let _access = daemon.write_access(self.workspace, &self.branch, &self.principal)?;
         let request = commit_request(&self.principal, self.kind, &self.message);
-        let id = self.workspace.id;
-        let mut rescued = None;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let head = daemon.clean_head(id, &self.branch, rescue.clone())?;
-            if head.is_new {
-                rescued = Some(head.commit);
-            }
-            let root = wanted(&head.root)?;
-            let plan = self.plan(daemon, &head, &head.root, &root, 0)?;
-            let mut result = RevertResult {
-                plan,
-                commit: None,
-                rescue: rescued.map(|commit| commit.to_hex()),
-                operation: None,
-            };
-            if root == head.root {
-                return Ok(result);
-            }
-            let moved = daemon.move_branch(id, &self.branch, head.commit, root, request.clone());
-            let commit = match moved {
-                Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => continue,
-                other => other?,
-            };
-            // In a mounted branch something may have been written since the head was read. It is
-            // in the new commit's parent, but the tree was computed without it.
-            let parent = daemon.store.commit(commit)?.parents.first().copied();
-            let commit = match parent {
-                Some(parent) if parent != head.commit => {
-                    result.rescue = Some(parent.to_hex());
-                    let root = wanted(&daemon.store.commit(parent)?.root)?;
-                    daemon.move_branch(id, &self.branch, commit, root, request.clone())?
-                }
-                _ => commit,
-            };
-            result.commit = Some(commit.to_hex());
-            result.operation = daemon.operation_of(self.workspace, commit)?;
-            return Ok(result);
-        }
+        let outcome = daemon.change_branch(self.workspace.id, &self.branch, wanted, &request)?;
+        let operation = match outcome.commit {
+            Some(commit) => daemon.operation_of(self.workspace, commit)?,
+            None => None,
+        };
+        Ok(RevertResult {
+            plan: self.plan(
+                daemon,
+                outcome.before,
+                &outcome.before_root,
+                &outcome.root,
+                0,
+            )?,
+            commit: outcome.commit.map(|commit| commit.to_hex()),
+            rescue: outcome.rescue.map(|commit| commit.to_hex()),
+            operation,
+        })
     }
 
     fn plan_only(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+        config::check_lease(daemon, self.workspace, &self.branch, &self.principal)?;
         let live = daemon.live_state(self.workspace, &self.branch)?;
         let commit = daemon.store.branch(self.workspace.id, &self.branch)?;
         let committed = daemon.store.commit(commit)?.root.clone();
@@ -103,14 +75,9 @@ impl Change<'_> {
             &DiffOptions::default(),
         )?;
         let root = wanted(&live.root)?;
-        let head = CleanHead {
-            commit,
-            root: committed,
-            is_new: false,
-        };
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
-            plan: self.plan(daemon, &head, &live.root, &root, uncommitted_count)?,
+            plan: self.plan(daemon, commit, &live.root, &root, uncommitted_count)?,
             commit: None,
             rescue: None,
             operation: None,
@@ -120,7 +87,7 @@ impl Change<'_> {
     fn plan(
         &self,
         daemon: &Daemon,
-        head: &CleanHead,
+        head: CommitId,
         now: &Root,
         wanted: &Root,
         uncommitted_count: u64,
@@ -143,7 +110,7 @@ impl Change<'_> {
                 count_changes(&entries)
             ),
             branch: self.branch.clone(),
-            head: head.commit.to_hex(),
+            head: head.to_hex(),
             target: self.target.map(|commit| commit.to_hex()),
             uncommitted_count,
             changes: shown.iter().map(convert::diff_entry).collect(),
@@ -201,7 +168,7 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
             return Ok(target_root.clone());
         }
         let plan = restore_edit(&daemon.store, now, &target_root, &paths)?;
-        daemon.store.build_root(now, plan.edit)
+        daemon.store.build_root(now, plan.edit, &|_| {})
     })
 }
 
@@ -231,7 +198,7 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
     };
     change.run(daemon, &|now| {
         let plan = restore_edit(&daemon.store, now, &from_root, &paths)?;
-        daemon.store.build_root(now, plan.edit)
+        daemon.store.build_root(now, plan.edit, &|_| {})
     })
 }
 
@@ -355,7 +322,7 @@ fn undo_commit(
         }
         let plan = revert_edit(&daemon.store, &before_root, &after_root, now)?;
         if plan.conflicts.is_empty() {
-            return daemon.store.build_root(now, plan.edit);
+            return daemon.store.build_root(now, plan.edit, &|_| {});
         }
         let shown: Vec<String> = plan
             .conflicts
@@ -391,6 +358,15 @@ fn undo_reference(
     is_dry_run: bool,
 ) -> Result<RevertResult> {
     let info = convert::operation(record, None);
+    let is_of_branch = matches!(
+        record.kind,
+        OperationKind::CreateBranch | OperationKind::DeleteBranch
+    );
+    let _access = is_of_branch
+        .then(|| daemon.write_access(workspace, &record.target, principal))
+        .transpose()?;
+    let leased_branch = record.target.strip_prefix(config::LEASE_PREFIX);
+    let _giving = leased_branch.map(|_| daemon.leases.write());
     if record.kind == OperationKind::CreateBranch
         && daemon
             .mounts
@@ -436,8 +412,8 @@ fn undo_reference(
             .store
             .undo_ref_operation(workspace.id, record.id, principal)?;
         daemon.mounts.apply_settings(daemon, workspace.id)?;
-        if let Some(branch) = record.target.strip_prefix("lease.") {
-            super::config::apply_lease(daemon, workspace.id, branch)?;
+        if let Some(branch) = leased_branch {
+            config::apply_lease(daemon, workspace.id, branch)?;
         }
         result.operation = Some(daemon.operation_reference(&workspace.name, operation));
     }

@@ -5,12 +5,10 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use computerd_api::v1::{ExportRequest, ExportResult, ImportRequest, ImportResult, Place};
-use workspace_store::edit::{DirectoryEdit, EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::export::{export_directory, export_tar};
 use workspace_store::import::{Import, TarOptions, import_directory, import_tar};
-use workspace_store::lookup::{lookup_path, resolve_entry};
-use workspace_store::object::{Attributes, CommitKind, Node, Root};
-use workspace_store::path::{display_path, split_path};
+use workspace_store::object::{CommitKind, Root};
+use workspace_store::restore::graft_edit;
 use workspace_store::snapshot::SnapshotProgress;
 
 use crate::convert;
@@ -18,9 +16,6 @@ use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 use crate::server::progress::ProgressLines;
-
-/// Attempts to commit an import while others move the branch.
-const ATTEMPTS: usize = 5;
 
 fn absolute(path: &Path) -> Result<&Path> {
     if path.is_absolute() {
@@ -83,170 +78,39 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
         .message
         .clone()
         .unwrap_or_else(|| describe(&body.source));
+    progress.phase("storing");
+    let head = daemon.store.branch(workspace.id, &branch)?;
+    let nothing = Root {
+        links: None,
+        ..daemon.store.commit(head)?.root.clone()
+    };
+    let imported = daemon
+        .store
+        .build_root(&nothing, import.edit, &store_progress(progress))?;
+    let _access = daemon.write_access(&workspace, &branch, &author)?;
     let request = commit_request(&author, CommitKind::Import, &message);
-    let before = commit_request(&author, CommitKind::Snapshot, "");
+    let outcome = daemon.change_branch(
+        workspace.id,
+        &branch,
+        &|now| {
+            let edit = graft_edit(&daemon.store, now, &imported, &path, body.replace)?;
+            daemon.store.build_root(now, edit, &|_| {})
+        },
+        &request,
+    )?;
     let mut result = ImportResult {
-        commit: String::new(),
+        commit: outcome.commit.unwrap_or(outcome.before).to_hex(),
         entry_count: import.entry_count,
         bytes: import.byte_count,
         changes: Default::default(),
         warnings: import.warnings,
         operation: None,
     };
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let head = daemon.clean_head(workspace.id, &branch, before.clone())?;
-        let edit = placed(daemon, &head.root, import.edit.clone(), &path, body.replace)?;
-        progress.phase("storing");
-        let built = daemon
-            .store
-            .build_snapshot(&head.root, edit, &store_progress(progress))?;
-        if built.root == head.root {
-            result.commit = head.commit.to_hex();
-            return Ok(result);
-        }
-        match daemon.move_branch(
-            workspace.id,
-            &branch,
-            head.commit,
-            built.root,
-            request.clone(),
-        ) {
-            Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => {}
-            Err(error) => return Err(error),
-            Ok(commit) => {
-                // In a mounted branch something may have been written meanwhile: then the import
-                // is put on top of that once more.
-                let parent = daemon.store.commit(commit)?.parents.first().copied();
-                if let Some(parent) = parent.filter(|parent| *parent != head.commit)
-                    && commit != head.commit
-                {
-                    let root = daemon.store.commit(parent)?.root.clone();
-                    let edit = placed(daemon, &root, import.edit.clone(), &path, body.replace)?;
-                    let built = daemon.store.build_root(&root, edit)?;
-                    daemon.move_branch(workspace.id, &branch, commit, built, request.clone())?;
-                }
-                let commit = daemon.store.branch(workspace.id, &branch)?;
-                result.commit = commit.to_hex();
-                result.changes = convert::change_counts(&daemon.store.changes(commit)?);
-                result.operation = daemon.operation_of(&workspace, commit)?;
-                return Ok(result);
-            }
-        }
+    if let Some(commit) = outcome.commit {
+        result.changes = convert::change_counts(&daemon.store.changes(commit)?);
+        result.operation = daemon.operation_of(&workspace, commit)?;
     }
-}
-
-/// The edit that puts an imported tree at `path` of `root`.
-fn placed(
-    daemon: &Daemon,
-    root: &Root,
-    import: SnapshotEdit,
-    path: &[u8],
-    is_replacing: bool,
-) -> Result<SnapshotEdit> {
-    let names = split_path(path)?;
-    if names.is_empty() && is_replacing {
-        return Ok(import);
-    }
-    if !import.links.is_empty() && root.links.is_some() {
-        // The numbers of imported files with several names may be taken: in a combined tree they
-        // get numbers of their own only when the whole tree is replaced.
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "import hard links beside hard links that the workspace already has",
-        )
-        .with_hint("import with --replace, or into a workspace of its own"));
-    }
-    // From the root down to the directory: what is there already.
-    let mut trees = vec![(root.attributes.clone(), Some(root.tree))];
-    for depth in 1..=names.len() {
-        let found = lookup_path(&daemon.store, root, &names[..depth])?;
-        let inode = found
-            .map(|entry| resolve_entry(&daemon.store, root.links, &entry))
-            .transpose()?;
-        trees.push(match inode {
-            Some(inode) => match inode.node {
-                Node::Directory { tree } => (inode.attributes, Some(tree)),
-                _ => {
-                    return Err(Error::new(
-                        ErrorKind::InvalidInput,
-                        format!(
-                            "import into '{}': it is not a directory",
-                            display_path(path)
-                        ),
-                    ));
-                }
-            },
-            None => (
-                Attributes {
-                    mode: 0o755,
-                    ..root.attributes.clone()
-                },
-                None,
-            ),
-        });
-    }
-    let (own_attributes, own_tree) = trees[names.len()].clone();
-    let mut directory = on_top(
-        daemon,
-        import.root,
-        own_tree.filter(|_| !is_replacing),
-        root,
-    )?;
-    let mut attributes = if is_replacing || own_tree.is_none() {
-        import.root_attributes.unwrap_or(own_attributes)
-    } else {
-        own_attributes
-    };
-    for (depth, name) in names.iter().enumerate().rev() {
-        let inode = InodeEdit {
-            attributes,
-            node: NodeEdit::Directory(directory),
-        };
-        let (parent_attributes, tree) = trees[depth].clone();
-        directory = DirectoryEdit {
-            base: tree,
-            entries: [(name.clone(), EntryEdit::Put(inode))].into(),
-            ..Default::default()
-        };
-        attributes = parent_attributes;
-    }
-    Ok(SnapshotEdit {
-        root_attributes: Some(attributes),
-        root: directory,
-        links: import.links,
-    })
-}
-
-/// Imported entries on top of a directory; directories in both are joined.
-fn on_top(
-    daemon: &Daemon,
-    import: DirectoryEdit,
-    tree: Option<workspace_store::TreeId>,
-    root: &Root,
-) -> Result<DirectoryEdit> {
-    use workspace_store::reader::ObjectReader;
-    let Some(tree) = tree else { return Ok(import) };
-    let mut joined = DirectoryEdit {
-        base: Some(tree),
-        ..Default::default()
-    };
-    for (name, mut entry) in import.entries {
-        if let EntryEdit::Put(InodeEdit {
-            node: NodeEdit::Directory(directory),
-            ..
-        }) = &mut entry
-            && let Some(existing) = daemon.store.lookup(tree, &name)?
-            && let Node::Directory { tree } =
-                resolve_entry(&daemon.store, root.links, &existing)?.node
-        {
-            let imported = std::mem::take(directory);
-            *directory = on_top(daemon, imported, Some(tree), root)?;
-        }
-        joined.entries.insert(name, entry);
-    }
-    Ok(joined)
+    Ok(result)
 }
 
 /// Writes a state out to a directory or tar file.

@@ -188,6 +188,9 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
     let workspace = daemon.store.workspace(&call.workspace)?;
     let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
     let giver = call.principal(body.principal.as_ref());
+    // Changes that have begun end before the last commit; none begins until the lease has changed.
+    let _giving = daemon.leases.write();
+    config::check_lease(daemon, &workspace, &branch, &giver)?;
     let filesystem = daemon.mounts.filesystem(workspace.id, &branch);
     // Committed before it is fenced: what the kernel still holds back could not be written after.
     let request = commit_request(&giver, CommitKind::Handoff, &body.message);

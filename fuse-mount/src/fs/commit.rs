@@ -11,7 +11,7 @@ use workspace_store::error::{Result, StoreError};
 use workspace_store::object::{CommitKind, Root};
 use workspace_store::source::{CommitRequest, Submission, Submitted};
 
-use super::filesystem::{CommitOutcome, Filesystem};
+use super::filesystem::{CommitOutcome, Filesystem, SwitchOutcome};
 use super::freeze::Cut;
 use super::request::Errno;
 use super::state::State;
@@ -21,8 +21,10 @@ const JOURNAL_CHECKPOINT_BYTES: u64 = 256 << 20;
 /// Pause after a commit by the policy failed, at first and at most.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Attempts to find a moment without new changes before writers are held up for a switch.
+/// Attempts to find a moment with few new changes before writers are held up for a switch.
 const SWITCH_ATTEMPTS: usize = 3;
+/// Changed inodes that are few: storing them takes milliseconds.
+const SWITCH_MAX_HELD_CHANGES: usize = 256;
 
 impl Filesystem {
     /// Commits everything written so far: a point in time of the whole tree [G-6].
@@ -65,33 +67,62 @@ impl Filesystem {
         finish(state, cut, is_checkpoint, result)
     }
 
-    /// Makes the live tree equal to `target` as a new commit, atomically; what was uncommitted is
-    /// committed first, so nothing is lost [G-4]. Writers are held up only where they leave no
-    /// pause. Those who watch have their events when this returns (see `watch`).
-    pub fn switch(&self, target: Root, request: CommitRequest) -> Result<CommitOutcome> {
+    /// Makes the live tree equal to what `wanted` makes of it as a new commit, atomically; what was
+    /// uncommitted is committed just before it, so nothing is lost [G-4]. Writers are held up only
+    /// where they leave no pause. Those who watch have their events when this returns (see
+    /// `watch`).
+    ///
+    /// `wanted` is asked for the tree as it is first, and again while everybody is held up if
+    /// something changed meanwhile; if nothing differs then, nothing is committed.
+    ///
+    /// # Errors
+    /// Of `wanted`, the store and the journal; then nothing was switched.
+    pub fn switch(
+        &self,
+        wanted: &dyn Fn(&Root) -> Result<Root>,
+        request: CommitRequest,
+    ) -> Result<SwitchOutcome> {
         let _guard = self.commit_lock.lock();
-        let rescue = CommitRequest {
-            kind: CommitKind::Rescue,
-            message: format!("uncommitted work before {}", describe(request.kind)),
-            ..request.clone()
-        };
-        for _ in 0..SWITCH_ATTEMPTS {
-            self.submit_cut(Some(rescue.clone()))?;
-            if self.state.lock().changes.is_empty() {
+        let mut now = self.submit_cut(None)?.root;
+        let mut target = wanted(&now)?;
+        for _ in 1..SWITCH_ATTEMPTS {
+            if self.state.lock().changes.inodes.len() <= SWITCH_MAX_HELD_CHANGES {
                 break;
             }
+            now = self.submit_cut(None)?.root;
         }
         let watchers = self.find_watchers();
         // From here on nobody changes anything: what programs have written is in the version
         // before the switch, what they write then goes to the tree after it.
         let mut settled = self.settle();
         let state = &mut *settled.state;
-        if nothing_to_store(state, true).is_none() {
+        if nothing_to_store(state, false).is_none() {
             let cut = state.cut(true).map_err(journal_error)?;
-            self.store_cut(state, cut, Some(rescue))?;
+            self.store_cut(state, cut, None)?;
         }
+        if state.base != now {
+            target = wanted(&state.base)?;
+        }
+        let mut outcome = SwitchOutcome {
+            before: state.head,
+            before_root: state.base.clone(),
+            rescue: None,
+            commit: None,
+            root: target.clone(),
+        };
         if state.base == target {
-            return Ok(outcome_of(state));
+            return Ok(outcome);
+        }
+        if nothing_to_store(state, true).is_none() {
+            let rescue = CommitRequest {
+                kind: CommitKind::Rescue,
+                message: format!("uncommitted work before {}", describe(request.kind)),
+                ..request.clone()
+            };
+            let cut = state.cut(true).map_err(journal_error)?;
+            let rescued = self.store_cut(state, cut, Some(rescue))?;
+            outcome.before = rescued.commit;
+            outcome.rescue = rescued.is_new.then_some(rescued.commit);
         }
         self.load_watched(state, &watchers);
         let plan = state.plan_switch(&target).map_err(|errno| {
@@ -116,11 +147,12 @@ impl Filesystem {
                 .map(|(key, row)| (key.clone(), *row)),
         );
         let result = self.source.submit(submission);
-        let outcome = finish(state, cut, false, result)?;
+        let switched = finish(state, cut, false, result)?;
         let events = state.plan_events(&plan, &watchers);
-        state.apply_switch(plan, outcome.root.clone());
+        state.apply_switch(plan, switched.root);
         drop(settled);
         self.tell_sessions(notifications, &events, &watchers);
+        outcome.commit = Some(switched.commit);
         Ok(outcome)
     }
 
@@ -276,10 +308,11 @@ fn outcome_of(state: &State) -> CommitOutcome {
 
 fn describe(kind: CommitKind) -> &'static str {
     match kind {
-        CommitKind::Rollback => "roll back",
-        CommitKind::Restore => "restore in",
-        CommitKind::Undo => "undo in",
-        CommitKind::Merge => "merge into",
+        CommitKind::Rollback => "rollback",
+        CommitKind::Restore => "restore",
+        CommitKind::Undo => "undo",
+        CommitKind::Import => "import",
+        CommitKind::Merge => "merge",
         _ => "change",
     }
 }

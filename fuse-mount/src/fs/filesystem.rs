@@ -74,6 +74,21 @@ pub struct CommitOutcome {
     pub root: Root,
 }
 
+/// Result of a switch.
+#[derive(Debug, Clone)]
+pub struct SwitchOutcome {
+    /// The version that was switched from, with everything that was written until then.
+    pub before: CommitId,
+    /// Its tree.
+    pub before_root: Root,
+    /// `before`, if it had to be made.
+    pub rescue: Option<CommitId>,
+    /// The new version; `None` if nothing differed.
+    pub commit: Option<CommitId>,
+    /// The tree now.
+    pub root: Root,
+}
+
 /// What is uncommitted, and sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverlayStatus {

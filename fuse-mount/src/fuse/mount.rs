@@ -110,14 +110,13 @@ impl MountError {
             Self::Missing(path) => format!("create it: mkdir -p {}", path.display()),
             Self::NotADirectory(_) => "choose a directory".to_owned(),
             Self::NotEmpty(_) => {
-                "choose an empty directory, or allow mounting over the entries, which hides them"
-                    .to_owned()
+                "choose an empty directory, or one that is not there yet".to_owned()
             }
             Self::AlreadyMounted { mountpoint, .. } => {
                 format!("unmount it first: umount {}", mountpoint.display())
             }
             Self::Dead(path) => format!(
-                "take it away with `umount -l {}`, or mount with the repair option",
+                "take it away with `umount -l {}`, or mount with --repair",
                 path.display()
             ),
             Self::NotUnicode(_) => "choose another path".to_owned(),

@@ -272,9 +272,8 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     };
     let outcome = mounted
         .filesystem
-        .switch(target.root.clone(), rollback)
+        .switch(&|_| Ok(target.root.clone()), rollback)
         .unwrap();
-    assert!(outcome.is_new);
     assert_eq!(outcome.root, target.root);
     assert_eq!(mounted.look_up("d").unwrap().inode, directory);
     assert_eq!(mounted.look_up("d/same").unwrap().inode, same);
@@ -284,16 +283,25 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     assert_ne!(mounted.look_up("removed").unwrap().inode, removed);
     assert_eq!(mounted.names(ROOT), ["d", "removed"]);
     // What was uncommitted is the parent of the rollback.
-    let rescue = overlay.store.commit(outcome.commit).unwrap().parents[0];
-    let rescue = overlay.store.commit(rescue).unwrap();
+    let commit = overlay.store.commit(outcome.commit.unwrap()).unwrap();
+    assert_eq!(commit.parents, [outcome.before]);
+    assert_eq!(outcome.rescue, Some(outcome.before));
+    let rescue = overlay.store.commit(outcome.before).unwrap();
     assert_eq!(rescue.kind, CommitKind::Rescue);
+    assert_eq!(rescue.root, outcome.before_root);
+    // Once more: nothing differs, so nothing is committed.
+    let again = mounted
+        .filesystem
+        .switch(&|_| Ok(target.root.clone()), manual())
+        .unwrap();
+    assert_eq!((again.commit, again.rescue), (None, None));
     let back = CommitRequest {
         kind: CommitKind::Undo,
         ..manual()
     };
     mounted
         .filesystem
-        .switch(rescue.root.clone(), back)
+        .switch(&|_| Ok(rescue.root.clone()), back)
         .unwrap();
     assert_eq!(mounted.content("extra/inside"), b"uncommitted");
     assert_eq!(mounted.content("d/edited"), b"AFTER!");
@@ -319,7 +327,10 @@ fn g1_an_open_file_that_a_switch_replaced_survives_a_kill() {
         kind: CommitKind::Rollback,
         ..manual()
     };
-    mounted.filesystem.switch(first.root, back).unwrap();
+    mounted
+        .filesystem
+        .switch(&|_| Ok(first.root.clone()), back)
+        .unwrap();
     // A program has it open still.
     mounted.write(file, 2, b"HE");
     drop(mounted);
@@ -390,7 +401,10 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     let target = mounted.filesystem.commit(manual()).unwrap().root;
     mounted.write(file, 0, b"v2");
     mounted.commit();
-    mounted.filesystem.switch(target.clone(), manual()).unwrap();
+    mounted
+        .filesystem
+        .switch(&|_| Ok(target.clone()), manual())
+        .unwrap();
     let check = |mounted: &Mounted| {
         let (a, b) = (
             mounted.look_up("a").unwrap(),
@@ -406,7 +420,10 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     mounted.unlink(ROOT, "a");
     mounted.unlink(directory, "b");
     mounted.commit();
-    mounted.filesystem.switch(target, manual()).unwrap();
+    mounted
+        .filesystem
+        .switch(&|_| Ok(target.clone()), manual())
+        .unwrap();
     let number = check(&mounted);
     mounted.filesystem.close().unwrap();
     assert_eq!(check(&overlay.open(false)), number);
@@ -578,7 +595,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
             }
         });
         let results: Vec<_> = (0..5)
-            .map(|_| mounted.filesystem.switch(target.clone(), manual()))
+            .map(|_| mounted.filesystem.switch(&|_| Ok(target.clone()), manual()))
             .collect();
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         for result in results {

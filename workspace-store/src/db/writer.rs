@@ -154,11 +154,13 @@ fn serve(connection: Connection, receiver: &Receiver<Job>, log: &Path) -> Result
             // Whoever waits is told; nothing else may be lost with them.
             tracing::error!(error = ?committed, "a transaction of the database failed");
         }
-        for answer in answers {
-            answer(committed.as_ref().copied());
-        }
+        // Before the answers: the next job waits for it in any case, and who looks at the store
+        // after a commit doesn't find its content twice.
         if std::fs::metadata(log).is_ok_and(|metadata| metadata.len() > WRITE_AHEAD_LOG_BYTES) {
             checkpoint(&connection);
+        }
+        for answer in answers {
+            answer(committed.as_ref().copied());
         }
     }
     connection.busy_timeout(Duration::from_secs(2))?;

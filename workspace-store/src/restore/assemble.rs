@@ -58,13 +58,15 @@ pub(super) struct Assemble<'a> {
     reader: &'a dyn ObjectReader,
     current: &'a Root,
     from: &'a Root,
+    /// Files of the two trees with the same identity are versions of one file.
+    is_one_history: bool,
     removed: Touched,
     added: Touched,
     mapped: BTreeMap<LinkId, Mapped>,
     links: BTreeMap<LinkId, Option<LinkEdit>>,
 }
 
-fn directory_of(entry: Option<&TreeEntry>) -> Option<(TreeId, &Attributes)> {
+pub(super) fn directory_of(entry: Option<&TreeEntry>) -> Option<(TreeId, &Attributes)> {
     match entry {
         Some(TreeEntry::Inline(Inode {
             attributes,
@@ -87,11 +89,18 @@ impl<'a> Assemble<'a> {
             reader,
             current,
             from,
+            is_one_history: true,
             removed: Touched::new(),
             added: Touched::new(),
             mapped: BTreeMap::new(),
             links: BTreeMap::new(),
         }
+    }
+
+    /// The other tree's files are none of this tree's, whatever their identities.
+    pub fn with_foreign_files(mut self) -> Self {
+        self.is_one_history = false;
+        self
     }
 
     pub fn run(mut self, plan: &PlanNode) -> Result<SnapshotEdit> {
@@ -236,7 +245,7 @@ impl<'a> Assemble<'a> {
             return Ok(true);
         };
         let removed = self.removed.get(&id).map_or(0, |(count, _)| *count);
-        Ok(linked.link_count <= removed || linked.inode == *inode)
+        Ok(linked.link_count <= removed || (self.is_one_history && linked.inode == *inode))
     }
 
     fn directory(&self, plan: &PlanNode, tree: Option<TreeId>) -> Result<DirectoryEdit> {

@@ -25,6 +25,21 @@ fn inodes(flat: &Flat) -> BTreeMap<Vec<u8>, Inode> {
         .collect()
 }
 
+fn place_of(directory: &[u8], inside: &[u8]) -> Vec<u8> {
+    if inside.is_empty() {
+        directory.to_vec()
+    } else {
+        join_path(directory, inside)
+    }
+}
+
+fn inside_of<'a>(directory: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    if directory.is_empty() || path == directory {
+        return Some(&path[directory.len()..]);
+    }
+    path.strip_prefix(directory)?.strip_prefix(b"/")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -69,6 +84,74 @@ proptest! {
         for path in now.keys().filter(|path| !is_restored(path)) {
             prop_assert!(result.contains_key(path));
         }
+    }
+
+    #[test]
+    fn a_grafted_tree_is_whole_and_leaves_the_rest_alone(
+        current in random_tree(), tree in random_tree(), is_replacing in any::<bool>(),
+        path in prop::sample::select(vec!["", "a", "b", "new", "new/deep"]),
+    ) {
+        let store = MemoryStore::default();
+        let current = current.build(&store);
+        let tree = tree.build(&store);
+        let wanted = store.flatten(&tree).unwrap();
+        let now = store.flatten(&current).unwrap();
+        let path = path.as_bytes();
+        let edit = match graft_edit(&store, &current, &tree, path, is_replacing) {
+            Ok(edit) => edit,
+            Err(error) => {
+                prop_assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                prop_assert!(!is_directory(now.get(path).map(|(inode, _)| inode)));
+                return Ok(());
+            }
+        };
+        let root = store.apply(&current, edit).unwrap();
+        let result = store.flatten(&root).unwrap();
+        let mut identities: BTreeMap<_, Vec<&[u8]>> = BTreeMap::new();
+        for (inside, (inode, link)) in &wanted {
+            let place = place_of(path, inside);
+            let (placed, placed_link) = &result[&place];
+            if !inside.is_empty() || is_replacing {
+                prop_assert_eq!(placed, inode);
+            }
+            if let Some(link) = link {
+                identities.entry(*link).or_default().push(inside);
+            }
+            // A file doesn't become one with a file that was there.
+            if let Some(link) = placed_link {
+                for (old, (_, old_link)) in &now {
+                    let is_kept = result.get(old).is_some_and(|(_, kept)| kept == old_link)
+                        && !inside_of(path, old).is_some_and(|inside| wanted.contains_key(inside));
+                    prop_assert!(*old_link != Some(*link) || !is_kept);
+                }
+            }
+        }
+        for names in identities.values().filter(|names| names.len() > 1) {
+            let links: BTreeSet<_> =
+                names.iter().map(|name| result[&place_of(path, name)].1).collect();
+            prop_assert_eq!(links.len(), 1);
+            prop_assert!(!links.contains(&None));
+        }
+        for (old, (inode, _)) in &now {
+            match inside_of(path, old) {
+                None if is_at_or_below(path, old) => {}
+                None => prop_assert_eq!(&result[old].0, inode),
+                Some(inside) if is_replacing => {
+                    prop_assert_eq!(result.contains_key(old), wanted.contains_key(inside));
+                }
+                Some(_) => {}
+            }
+        }
+        let mut counts: BTreeMap<_, u32> = BTreeMap::new();
+        for link in result.values().filter_map(|(_, link)| *link) {
+            *counts.entry(link).or_default() += 1;
+        }
+        let table: BTreeMap<_, u32> = match root.links {
+            Some(links) => store.links(links).unwrap().into_iter()
+                .map(|(id, linked)| (id, linked.link_count)).collect(),
+            None => BTreeMap::new(),
+        };
+        prop_assert_eq!(table, counts);
     }
 
     #[test]

@@ -207,13 +207,13 @@ impl Client {
         self.get(&config_route(workspace)).await
     }
 
-    /// Changes a setting of a workspace, or of the store.
+    /// Changes a setting of a workspace.
     pub async fn set_config(
         &self,
-        workspace: Option<&str>,
+        workspace: &str,
         change: &v1::ConfigChange,
     ) -> Result<v1::ConfigChanged> {
-        self.post(&config_route(workspace), change).await
+        self.post(&config_route(Some(workspace)), change).await
     }
 
     /// All mounts.

@@ -24,7 +24,6 @@ pub(super) struct Extended {
 }
 
 pub(super) fn verify_checksum(header: &Header) -> Result<()> {
-    let stored = field(header.cksum(), "checksum of a header")?;
     let bytes = header.as_bytes();
     let sum: u32 = bytes[..148]
         .iter()
@@ -32,14 +31,14 @@ pub(super) fn verify_checksum(header: &Header) -> Result<()> {
         .map(|byte| u32::from(*byte))
         .sum::<u32>()
         + 8 * 32;
-    if sum != stored {
-        return Err(StoreError::new(
+    match field(header.cksum(), "checksum of a header") {
+        Ok(stored) if stored == sum => Ok(()),
+        _ => Err(StoreError::new(
             ErrorKind::InvalidInput,
             "this is not a tar archive, or it is damaged: a header has a wrong checksum",
         )
-        .with_hint("nothing was imported; check the archive with 'tar -tvf'"));
+        .with_hint("nothing was imported; check the archive with 'tar -tvf'")),
     }
-    Ok(())
 }
 
 /// Names of an entry's path; none for the root.

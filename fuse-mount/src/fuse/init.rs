@@ -200,13 +200,16 @@ mod tests {
             writeback_cache: false,
             keep_open: true,
             posix_acl: false,
-            read_directory_plus: ReadDirectoryPlus::Always,
+            read_directory_plus: ReadDirectoryPlus::Automatic,
             ..SessionOptions::default()
         };
         let chosen = Negotiated::choose(&offer(45, all), &options).unwrap();
         assert!(!chosen.has(InitFlags::WRITEBACK_CACHE));
         assert!(!chosen.has(InitFlags::NO_OPEN_SUPPORT));
         assert!(!chosen.has(InitFlags::POSIX_ACL));
+        assert!(chosen.has(InitFlags::DO_READDIRPLUS));
+        assert!(chosen.has(InitFlags::READDIRPLUS_AUTO));
+        let chosen = Negotiated::choose(&offer(45, all), &SessionOptions::default()).unwrap();
         assert!(chosen.has(InitFlags::DO_READDIRPLUS));
         assert!(!chosen.has(InitFlags::READDIRPLUS_AUTO));
     }

@@ -13,10 +13,10 @@ use super::uid_map::IdMap;
 pub enum ReadDirectoryPlus {
     /// Never.
     Never,
-    /// When the kernel expects them to be used.
-    #[default]
+    /// When the kernel expects them to be used: the first part of a listing, at least.
     Automatic,
-    /// Always.
+    /// Always: programs that list a directory mostly want to know or open what is in it.
+    #[default]
     Always,
 }
 
@@ -89,7 +89,7 @@ impl Default for SessionOptions {
             keep_open: false,
             posix_acl: true,
             xattrs: true,
-            read_directory_plus: ReadDirectoryPlus::Automatic,
+            read_directory_plus: ReadDirectoryPlus::Always,
             entry_timeout_milliseconds: HOUR_MILLISECONDS,
             attribute_timeout_milliseconds: HOUR_MILLISECONDS,
             negative_timeout_milliseconds: HOUR_MILLISECONDS,

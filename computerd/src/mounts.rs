@@ -1,5 +1,6 @@
 //! What is mounted: one [`Filesystem`] for each live branch (or shown commit), shared by all of
-//! its mounts, and one kernel session for each mount.
+//! its mounts, and a kernel session for all mounts that are the same to the kernel: each but the
+//! first is a bind mount, so that they share its cache and locks.
 //!
 //! Locks: `changing` is held for writing while a mount is made or ended, and for reading while a
 //! verb works on a filesystem, so that it is not closed meanwhile; `table` is held for moments.
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use computerd_api::v1::MountInfo;
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{FlushHelper, Session};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use workspace_store::object::{CommitKind, Timestamp};
@@ -147,8 +149,11 @@ impl Mounts {
         };
         for session in sessions {
             if !session.wait_for_notifications(NOTIFICATION_TIMEOUT) {
-                let mountpoint = session.mountpoint().display();
-                tracing::warn!(%mountpoint, "the kernel is slow to take in what has changed");
+                let mountpoint = session.mountpoint();
+                tracing::warn!(
+                    ?mountpoint,
+                    "the kernel is slow to take in what has changed"
+                );
             }
         }
     }
@@ -213,14 +218,31 @@ impl Mounts {
             table.next_id += 1;
             table.next_id
         };
-        match session::start(self, daemon, id, parameters, &filesystem) {
+        let is_read_only = parameters.read_only || filesystem.is_read_only();
+        let shared = {
+            let table = self.table.lock();
+            table
+                .mounts
+                .iter()
+                .find(|(_, mounted)| mounted.record.can_be_shared(&parameters, is_read_only))
+                .map(|(id, mounted)| (*id, mounted.record.clone(), mounted.session.clone()))
+        };
+        let started = match shared {
+            Some((shared_id, record, session)) => {
+                session::share(daemon, id, parameters, (shared_id, &record, &session))
+                    .map(|record| (record, session))
+            }
+            None => session::start(self, daemon, id, parameters, &filesystem)
+                .map(|(record, session)| (record, Arc::new(session))),
+        };
+        match started {
             Ok((record, session)) => {
                 let mut table = self.table.lock();
                 tracing::info!(mountpoint = ?record.mountpoint, workspace = record.workspace,
                     view = %record.view, "mounted");
                 let mounted = Mounted {
                     record,
-                    session: Arc::new(session),
+                    session,
                     filesystem,
                 };
                 let info = info(&mounted);
@@ -308,10 +330,7 @@ impl Mounts {
     pub fn reap(&self, daemon: &Daemon) {
         let is_needed = {
             let table = self.table.lock();
-            table
-                .mounts
-                .values()
-                .any(|mounted| mounted.session.has_ended())
+            table.mounts.values().any(has_ended)
         };
         if is_needed {
             let _changing = self.changing.write();
@@ -331,7 +350,6 @@ impl Mounts {
     fn reap_ended(&self, daemon: &Daemon) {
         let ended: Vec<u64> = {
             let table = self.table.lock();
-            let has_ended = |mounted: &Mounted| mounted.session.has_ended();
             table
                 .mounts
                 .iter()
@@ -365,7 +383,20 @@ impl Mounts {
         let Some(mounted) = mounted else {
             return Err(Error::new(ErrorKind::NotFound, "the mount is gone"));
         };
-        if let Err(error) = mounted.session.unmount(is_lazy) {
+        let other_place = {
+            let table = self.table.lock();
+            let is_other = |other: &&Mounted| Arc::ptr_eq(&other.session, &mounted.session);
+            let other = table.mounts.values().find(is_other);
+            other.map(|other| other.record.mountpoint.to_path())
+        };
+        let unmounted = match other_place {
+            Some(other) => {
+                let mountpoint = mounted.record.mountpoint.to_path();
+                mounted.session.unmount_from(&mountpoint, &other, is_lazy)
+            }
+            None => mounted.session.unmount(is_lazy),
+        };
+        if let Err(error) = unmounted {
             self.table.lock().mounts.insert(id, mounted);
             let is_busy = error.kind() == std::io::ErrorKind::ResourceBusy;
             let mountpoint = record.mountpoint.to_display().into_owned();
@@ -469,6 +500,14 @@ impl Mounts {
         }
         Some(head)
     }
+}
+
+/// Whether others have ended a mount. A session tells by itself, one of its several places does
+/// not.
+fn has_ended(mounted: &Mounted) -> bool {
+    mounted.session.has_ended()
+        || (Arc::strong_count(&mounted.session) > 1
+            && matches!(find_mount(&mounted.record.mountpoint.to_path()), Ok(None)))
 }
 
 fn overlay_directory(daemon: &Daemon, key: &Key) -> PathBuf {

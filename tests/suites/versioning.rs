@@ -859,3 +859,64 @@ print(open(\"bottom\").read(), os.listdir(\".\"))'"
     store.commit("demo", "gone");
     store.unmount(&mount);
 }
+
+#[test]
+fn fuse_two_mounts_of_a_branch_are_one_to_the_kernel_until_the_last_ends() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let first = store.mount("demo");
+    let second = store.mount("demo");
+    let read_only = store.mount_with("demo", &["--read-only"]);
+    fs::write(first.join("file"), "one").unwrap();
+    assert_eq!(fs::read_to_string(second.join("file")).unwrap(), "one");
+    fs::write(second.join("file"), "longer than one").unwrap();
+    for mount in [&first, &second, &read_only] {
+        assert_eq!(
+            fs::read_to_string(mount.join("file")).unwrap(),
+            "longer than one"
+        );
+    }
+    let refused = fs::write(read_only.join("file"), "no").map_err(|error| error.raw_os_error());
+    assert_eq!(refused, Err(Some(nix::libc::EROFS)));
+
+    // A new worker goes on with all of them.
+    store.kill_worker();
+    fs::write(first.join("after"), "the kill").unwrap();
+    assert_eq!(
+        fs::read_to_string(second.join("after")).unwrap(),
+        "the kill"
+    );
+    let mounts = store.json(&["ls-mounts"]);
+    assert_eq!(mounts["mounts"].as_array().unwrap().len(), 3);
+
+    // The first may go first; what is in the kernel's cache is committed through another.
+    store.unmount(&first);
+    let mut open = fs::File::create(second.join("open")).unwrap();
+    open.write_all(b"in the cache").unwrap();
+    store.commit("demo", "through the second");
+    assert_eq!(store.ok(&["cat", "demo@main:open"]).stdout, "in the cache");
+    drop(open);
+
+    // One that others end is noticed.
+    shell_ok(
+        Path::new("/"),
+        &format!("umount '{}'", second.path.display()),
+    );
+    wait_until("the list without it", Duration::from_secs(5), || {
+        store.json(&["ls-mounts"])["mounts"]
+            .as_array()
+            .unwrap()
+            .len()
+            == 1
+    });
+    assert!(read_only.join("open").exists());
+    store.unmount(&read_only);
+    assert_eq!(
+        store
+            .ok(&["ls-mounts", "--json"])
+            .stdout
+            .matches("mountpoint")
+            .count(),
+        0
+    );
+}

@@ -59,11 +59,29 @@ pub struct MountRecord {
     pub volume: Option<String>,
     /// Since when.
     pub since: Option<Timestamp>,
+    /// Number of the first mount of the session that it shares; `None` if it is that one.
+    #[serde(default)]
+    pub(super) shares: Option<u64>,
     /// What the session needs to go on.
     pub session: SessionState,
 }
 
 impl MountRecord {
+    /// Whether what is asked for can be another place of this mount: it is the same for the kernel.
+    pub(super) fn can_be_shared(&self, parameters: &MountParameters, is_read_only: bool) -> bool {
+        let options = &self.session.options;
+        self.workspace_id == parameters.workspace.id
+            && self.view == parameters.view
+            && self.principal == parameters.principal
+            && self.profile == parameters.profile
+            && options.allow_other == parameters.allow_other
+            && options.uid_map == parameters.uid_map
+            && options.gid_map == parameters.gid_map
+            && (!options.read_only || is_read_only)
+            // fusermount3 makes no bind mounts.
+            && !self.session.by_helper
+    }
+
     /// Whether a request for a mount at the same place asks for just this.
     pub fn is_same(&self, parameters: &MountParameters) -> bool {
         let options = &self.session.options;

@@ -46,6 +46,23 @@ impl Mounts {
                 format!("the state of a mount has version {}", record.version),
             ));
         }
+        let group = record.shares.unwrap_or(held.id);
+        let shared = {
+            let table = self.table.lock();
+            let is_of_group =
+                |(id, mounted): &(&u64, &Mounted)| mounted.record.shares.unwrap_or(**id) == group;
+            let found = table.mounts.iter().find(is_of_group);
+            found.map(|(_, mounted)| (mounted.session.clone(), mounted.filesystem.clone()))
+        };
+        if let Some((session, filesystem)) = shared {
+            let mounted = Mounted {
+                record,
+                session,
+                filesystem,
+            };
+            self.table.lock().mounts.insert(held.id, mounted);
+            return Ok(());
+        }
         let key = (record.workspace_id, record.view.clone());
         let filesystem = self.open(daemon, &key, &record.principal, true)?;
         if let View::Branch(branch) = &record.view {

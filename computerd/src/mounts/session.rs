@@ -1,5 +1,6 @@
 //! Starting the kernel session of a mount.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +71,7 @@ pub(super) fn start(
         profile: parameters.profile,
         volume: parameters.volume,
         since: Some(Timestamp::now()),
+        shares: None,
         session: SessionState {
             mountpoint: mountpoint.clone(),
             options: options.clone(),
@@ -84,6 +86,46 @@ pub(super) fn start(
     })?;
     let record = holder.record.lock().clone();
     Ok((record, session))
+}
+
+/// Makes another place of a mount that is there.
+pub(super) fn share(
+    daemon: &Daemon,
+    id: u64,
+    parameters: MountParameters,
+    shared: (u64, &MountRecord, &Session),
+) -> Result<MountRecord> {
+    let (shared_id, shared, session) = shared;
+    let repair = parameters.repair || is_own_mount(&parameters.mountpoint);
+    let mountpoint = session
+        .mount_also(&parameters.mountpoint, parameters.read_only, repair)
+        .map_err(|error| mount_error(&parameters.mountpoint, error))?;
+    let record = MountRecord {
+        mountpoint: convert::path_text(&mountpoint),
+        read_only: parameters.read_only,
+        volume: parameters.volume,
+        since: Some(Timestamp::now()),
+        shares: Some(shared.shares.unwrap_or(shared_id)),
+        session: SessionState {
+            mountpoint: mountpoint.clone(),
+            ..session.state()
+        },
+        ..shared.clone()
+    };
+    let held = || {
+        let state = serde_json::to_value(&record)?;
+        let device = session.device().ok_or(std::io::ErrorKind::NotConnected)?;
+        daemon.link.hold(id, state, device.as_fd())
+    };
+    if let Err(error) = held() {
+        // The mount that it shares stays.
+        let other = session.mountpoint();
+        if let Err(error) = session.unmount_from(&mountpoint, &other, true) {
+            tracing::error!(%error, "take a mount away that could not be made");
+        }
+        return Err(Error::io("hand the mount to the keeper", error));
+    }
+    Ok(record)
 }
 
 /// Whether what is mounted there, alive or dead, was mounted by a daemon like us.

@@ -338,6 +338,22 @@ pub fn mount_directly(
     .map_err(io::Error::from)
 }
 
+/// Shows what is mounted at `from` at `mountpoint` as well.
+pub(super) fn bind(from: &Path, mountpoint: &Path, read_only: bool) -> io::Result<()> {
+    let nothing: Option<&str> = None;
+    nix::mount::mount(Some(from), mountpoint, nothing, MsFlags::MS_BIND, nothing)?;
+    if !read_only {
+        return Ok(());
+    }
+    // Only a second call makes one place of several read-only.
+    let flags = MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY;
+    let limited = nix::mount::mount(nothing, mountpoint, nothing, flags, nothing);
+    if limited.is_err() {
+        nix::mount::umount(mountpoint)?;
+    }
+    Ok(limited?)
+}
+
 fn common_options(options: &SessionOptions) -> String {
     let mut data = format!(",max_read={}", options.max_write_bytes);
     if options.allow_other {

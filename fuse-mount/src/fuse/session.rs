@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,8 @@ impl std::fmt::Debug for Session {
 struct Connection {
     environment: Environment,
     state: Mutex<SessionState>,
-    mountpoint: PathBuf,
+    /// Gone with the threads that serve it.
+    device: Weak<OwnedFd>,
     /// Device number of the mounted filesystem, for /sys.
     device_number: Mutex<Option<(u32, u32)>>,
     counters: Arc<Counters>,
@@ -87,12 +88,13 @@ impl KernelSession for Connection {
     fn flush(&self) -> io::Result<()> {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();
+        let mountpoint = self.mountpoint();
         match helper {
-            Some(helper) => helper.flush(&self.mountpoint, &barrier),
-            None => flush::flush_with_commands(&self.mountpoint, barrier.name()),
+            Some(helper) => helper.flush(&mountpoint, &barrier),
+            None => flush::flush_with_commands(&mountpoint, barrier.name()),
         }
         .map_err(|error| {
-            let mountpoint = self.mountpoint.display();
+            let mountpoint = mountpoint.display();
             io::Error::new(error.kind(), format!("flushing {mountpoint}: {error}"))
         })
     }
@@ -101,7 +103,7 @@ impl KernelSession for Connection {
         let helper = self.environment.flush_helper.as_ref();
         let helper = helper.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         self.holds.hold_writers(inodes, |attribute, inodes| {
-            helper.hold(&self.mountpoint, attribute, inodes)
+            helper.hold(&self.mountpoint(), attribute, inodes)
         })
     }
 
@@ -120,7 +122,7 @@ impl KernelSession for Connection {
     fn flush_file(&self, inode: u64) -> io::Result<()> {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();
-        let flushed = helper.map(|helper| helper.flush_file(&self.mountpoint, &barrier, inode));
+        let flushed = helper.map(|helper| helper.flush_file(&self.mountpoint(), &barrier, inode));
         match flushed {
             Some(Ok(())) => Ok(()),
             // Files are opened by number by root only.
@@ -150,8 +152,8 @@ impl KernelSession for Connection {
             return Watched::default();
         };
         events::watched(helper, device).unwrap_or_else(|error| {
-            let mountpoint = self.mountpoint.display();
-            tracing::warn!(%error, %mountpoint, "can't find out who watches the mount");
+            let mountpoint = self.mountpoint();
+            tracing::warn!(%error, ?mountpoint, "can't find out who watches the mount");
             Watched::default()
         })
     }
@@ -166,19 +168,51 @@ impl KernelSession for Connection {
             reached.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
         });
         let result = if is_told {
-            events::announce(&self.echoes, helper, &self.mountpoint, events, deadline)
+            events::announce(&self.echoes, helper, &self.mountpoint(), events, deadline)
         } else {
             Err(io::ErrorKind::TimedOut.into())
         };
         if let Err(error) = result {
-            let mountpoint = self.mountpoint.display();
+            let mountpoint = self.mountpoint();
             let count = events.len();
-            tracing::warn!(%error, %mountpoint, count, "some who watch the mount hear no event");
+            tracing::warn!(%error, ?mountpoint, count, "some who watch the mount hear no event");
         }
     }
 }
 
 impl Connection {
+    fn mountpoint(&self) -> PathBuf {
+        self.state.lock().mountpoint.clone()
+    }
+
+    /// Unmounts one directory; says what to do if it is in use.
+    fn take_away(&self, mountpoint: &Path, lazy: bool) -> io::Result<()> {
+        let result = if self.state.lock().by_helper {
+            mount::unmount_by_helper(mountpoint, lazy)
+        } else if let Some(helper) = &self.environment.flush_helper {
+            helper.unmount(mountpoint, lazy)
+        } else {
+            flush::unmount_here(mountpoint, lazy)
+        };
+        match result {
+            // Somebody else has unmounted it.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            Err(error) => {
+                let mountpoint = mountpoint.display();
+                let hint = if error.raw_os_error() == Some(libc::EBUSY) {
+                    "; end the processes that use it (see `fuser -vm`), or unmount lazily"
+                } else {
+                    ""
+                };
+                Err(io::Error::new(
+                    error.kind(),
+                    format!("unmounting {mountpoint}: {error}{hint}"),
+                ))
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
     fn wait_for_end(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut has_ended = self.has_ended.lock();
@@ -193,7 +227,7 @@ impl Connection {
     fn find_device_number(&self) -> Option<(u32, u32)> {
         let mut number = self.device_number.lock();
         if number.is_none() {
-            *number = mount::find_mount(&self.mountpoint)
+            *number = mount::find_mount(&self.mountpoint())
                 .ok()
                 .flatten()
                 .filter(|line| line.kind.starts_with("fuse"))
@@ -297,8 +331,8 @@ impl Session {
         }
         let connection = Arc::new(Connection {
             environment,
-            mountpoint: mountpoint.clone(),
             state: Mutex::new(state),
+            device: Arc::downgrade(&device),
             device_number: Mutex::new(None),
             counters: counters.clone(),
             barriers: barriers.clone(),
@@ -339,8 +373,8 @@ impl Session {
             .name("kura-fuse".to_owned())
             .spawn(move || {
                 if let Err(errno) = dispatch::run(&server) {
-                    let mountpoint = ending.mountpoint.display();
-                    tracing::error!(%errno, %mountpoint, "reading requests failed");
+                    let mountpoint = ending.mountpoint();
+                    tracing::error!(%errno, ?mountpoint, "reading requests failed");
                 }
                 drop(server);
                 ending.end(attachment);
@@ -357,9 +391,44 @@ impl Session {
         self.connection.state.lock().clone()
     }
 
-    /// Where the filesystem is mounted.
-    pub fn mountpoint(&self) -> &Path {
-        &self.connection.mountpoint
+    /// Where the filesystem is mounted; one of the places if there are several.
+    pub fn mountpoint(&self) -> PathBuf {
+        self.connection.mountpoint()
+    }
+
+    /// The device that requests are read from; `None` after the end.
+    pub fn device(&self) -> Option<Arc<OwnedFd>> {
+        self.connection.device.upgrade()
+    }
+
+    /// Shows the same mount in another directory as well (mount(2), MS_BIND): both share the
+    /// kernel's cache, its locks and its events.
+    ///
+    /// # Errors
+    /// See [`MountError`]; nothing is left mounted there.
+    pub fn mount_also(
+        &self,
+        mountpoint: &Path,
+        read_only: bool,
+        repair: bool,
+    ) -> Result<PathBuf, MountError> {
+        let options = SessionOptions {
+            repair,
+            ..self.state().options
+        };
+        let mountpoint = mount::check_mountpoint(mountpoint, &options)?;
+        mount::bind(&self.mountpoint(), &mountpoint, read_only)
+            .map_err(MountError::io("mounting on", &mountpoint))?;
+        Ok(mountpoint)
+    }
+
+    /// Takes the mount out of one of its directories; it goes on in `other`.
+    ///
+    /// # Errors
+    /// It is in use there (`EBUSY`, not lazy).
+    pub fn unmount_from(&self, mountpoint: &Path, other: &Path, lazy: bool) -> io::Result<()> {
+        self.connection.state.lock().mountpoint = other.to_owned();
+        self.connection.take_away(mountpoint, lazy)
     }
 
     /// The session as the filesystem sees it.
@@ -405,40 +474,15 @@ impl Session {
         }
         // It can't be found any more afterwards.
         let device_number = connection.find_device_number();
-        let (by_helper, timeout) = {
-            let state = connection.state.lock();
-            let timeout = state.options.unmount_timeout_milliseconds;
-            (state.by_helper, Duration::from_millis(timeout))
-        };
-        let result = if by_helper {
-            mount::unmount_by_helper(&connection.mountpoint, lazy)
-        } else if let Some(helper) = &connection.environment.flush_helper {
-            helper.unmount(&connection.mountpoint, lazy)
-        } else {
-            flush::unmount_here(&connection.mountpoint, lazy)
-        };
-        match result {
-            Ok(()) => {}
-            // Somebody else has unmounted it.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-            Err(error) => {
-                let mountpoint = connection.mountpoint.display();
-                let hint = if error.raw_os_error() == Some(libc::EBUSY) {
-                    "; end the processes that use it (see `fuser -vm`), or unmount lazily"
-                } else {
-                    ""
-                };
-                return Err(io::Error::new(
-                    error.kind(),
-                    format!("unmounting {mountpoint}: {error}{hint}"),
-                ));
-            }
-        }
+        let mountpoint = connection.mountpoint();
+        let timeout = connection.state.lock().options.unmount_timeout_milliseconds;
+        let timeout = Duration::from_millis(timeout);
+        connection.take_away(&mountpoint, lazy)?;
         if connection.wait_for_end(timeout) {
             return Ok(());
         }
         tracing::warn!(
-            mountpoint = %connection.mountpoint.display(),
+            mountpoint = %mountpoint.display(),
             "the unmounted filesystem is still in use elsewhere; its connection is aborted"
         );
         let number = device_number.ok_or_else(|| io::Error::from_raw_os_error(libc::ETIMEDOUT))?;

@@ -279,7 +279,11 @@ impl Mounts {
                 ErrorKind::NotFound,
                 format!("{} is not a mount of this store", mountpoint.display()),
             )
-            .with_hint("`kura ls-mounts` lists them; a dead mount is cleared by `umount -l`")),
+            .with_hint(format!(
+                "`kura ls-mounts` lists them; a dead mount is cleared by mounting there again, or by \
+                 the system's own `umount -l {}`",
+                mountpoint.display()
+            ))),
         }
     }
 

@@ -213,6 +213,22 @@ fn a_path_outside_the_tree_is_refused() {
 }
 
 #[test]
+fn a_name_is_a_tag_or_a_branch_but_not_both() {
+    let store = demo();
+    store.ok(&["tag", "create", "demo", "one"]);
+    refuse(
+        &store.kura(&["branch", "create", "demo", "one"]),
+        &[FAILURE],
+        &["there is a tag 'one'"],
+    );
+    refuse(
+        &store.kura(&["tag", "create", "demo", "main"]),
+        &[FAILURE],
+        &["there is a branch 'main'"],
+    );
+}
+
+#[test]
 fn a_wrong_name_is_a_mistake_of_usage() {
     let store = demo();
     for name in [

@@ -346,6 +346,41 @@ fn fuse_a_message_is_not_lost_to_an_automatic_commit() {
     let log = store.ok(&["log", "demo", "--oneline"]).stdout;
     assert!(log.contains("what I did"), "{log}");
     assert_eq!(store.commit("demo", "and again"), named);
+
+    // The name is no step of its own: undo takes back what the commit holds.
+    let mount = store.mount("demo");
+    store.ok(&["undo", "demo", "--yes"]);
+    assert!(!mount.join("file").exists());
+}
+
+#[test]
+fn fuse_g5_files_that_come_and_go_make_no_commit() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    fs::create_dir(mount.join("directory")).unwrap();
+    let before = store.commit("demo", "begin");
+    for place in ["", "directory"] {
+        fs::write(mount.join(place).join("index.lock"), "x").unwrap();
+        fs::remove_file(mount.join(place).join("index.lock")).unwrap();
+    }
+    thread::sleep(COMMIT_POLICY_WAIT);
+    assert_eq!(store.log_ids("demo")[0], before);
+    // Asked for, the times of directories are in a commit all the same.
+    shell_ok(&mount.path, "touch -d 2001-02-03 directory");
+    thread::sleep(COMMIT_POLICY_WAIT);
+    let exported = store.scratch("exported");
+    let _ = run(store.command().args(["export", "demo"]).arg(&exported)).ok();
+    let time = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
+    assert_eq!(
+        time(&exported.join("directory")),
+        time(&mount.join("directory"))
+    );
+    // And they outlive the mount.
+    let expected = time(&mount.join("directory"));
+    store.unmount(&mount);
+    let mount = store.mount("demo");
+    assert_eq!(time(&mount.join("directory")), expected);
 }
 
 #[test]
@@ -637,6 +672,11 @@ fn fuse_after_a_handoff_only_the_taker_changes_the_branch() {
     store.unmount(&taken);
     assert_eq!(store.ok(&["cat", "demo@main:goes-on"]).stdout, "x");
 
+    // A fork is a workspace of its own.
+    store.ok(&["fork", "demo", "fork"]);
+    store.ok(&["commit", "fork", "-m", "anybody's"]);
+    store.ok(&["rollback", "fork", &first, "--yes"]);
+
     // Undoing the handoff gives the branch back to all.
     let operations = store.json(&["operations", "demo"]);
     let handoff = operations["operations"].as_array().unwrap();
@@ -646,6 +686,16 @@ fn fuse_after_a_handoff_only_the_taker_changes_the_branch() {
         .unwrap();
     store.ok(&["undo", "demo", &handoff["id"].to_string(), "--yes"]);
     store.ok(&["rollback", "demo", &first, "--yes"]);
+
+    // Live again, whoever has a branch of that name mounted in another workspace; and with a
+    // number that was never used.
+    let mount = store.mount("demo");
+    let _other = store.mount_with("fork", &["--as", "stranger"]);
+    let again = store.json(&["handoff", "demo", "--to", "taker"]);
+    assert_eq!(again["fence"], 2);
+    assert!(fs::write(mount.join("fenced"), "x").is_err());
+    store.ok(&["undo", "demo", "--yes"]);
+    fs::write(mount.join("live"), "x").unwrap();
 }
 
 #[test]

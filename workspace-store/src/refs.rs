@@ -209,6 +209,9 @@ impl Change<'_> {
         at: CommitId,
     ) -> Result<OperationId> {
         let row = history::require_visible(connection, self.number, at)?;
+        if db::refs::tag(connection, self.number, self.target)?.is_some() {
+            return Err(self.taken("branch", "tag"));
+        }
         db::refs::insert_branch(connection, self.number, self.target, row.number)?;
         self.record(
             connection,
@@ -247,6 +250,9 @@ impl Change<'_> {
     /// Makes the tag.
     pub(crate) fn create_tag(&self, connection: &Connection, at: CommitId) -> Result<OperationId> {
         let row = history::require_visible(connection, self.number, at)?;
+        if db::refs::branch(connection, self.number, self.target)?.is_some() {
+            return Err(self.taken("tag", "branch"));
+        }
         db::refs::insert_tag(connection, self.number, self.target, row.number)?;
         self.record(
             connection,
@@ -267,7 +273,7 @@ impl Change<'_> {
                 ErrorKind::NotFound,
                 format!("the workspace has no tag '{}'", self.target),
             )
-            .with_hint("list its tags with `kura tag`")
+            .with_hint("list its tags with `kura tag list NAME`")
         })?;
         self.expect("tag", expected, commit)?;
         db::refs::delete_tag(connection, self.number, self.target)?;
@@ -304,6 +310,15 @@ impl Change<'_> {
             Some(expected) if expected != found => Err(self.changed_since(what)),
             _ => Ok(()),
         }
+    }
+
+    /// A revision must mean one thing.
+    fn taken(&self, what: &str, by: &str) -> StoreError {
+        StoreError::new(
+            ErrorKind::AlreadyExists,
+            format!("make {what} '{0}': there is a {by} '{0}'", self.target),
+        )
+        .with_hint("choose another name")
     }
 
     fn changed_since(&self, what: &str) -> StoreError {

@@ -77,6 +77,9 @@ pub struct Submission {
     pub edit: SnapshotEdit,
     /// The commit to make; `None` takes a checkpoint that leaves the branch alone.
     pub commit: Option<CommitRequest>,
+    /// Nobody asked for the commit: if nothing but times of directories differs, it is a
+    /// checkpoint.
+    pub is_automatic: bool,
     /// First journal segment that is not contained in the result.
     pub first_journal_segment: u64,
     /// Next number for a new inode.

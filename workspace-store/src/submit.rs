@@ -33,6 +33,7 @@ pub(crate) struct Target {
 /// What a mount keeps beside the commit.
 #[derive(Debug)]
 pub(crate) struct OverlayUpdate {
+    is_automatic: bool,
     pub(crate) first_journal_segment: u64,
     pub(crate) next_inode_number: u64,
     pub(crate) inode_records: BTreeMap<(u64, Name), Option<InodeRecord>>,
@@ -120,6 +121,7 @@ impl Inner {
     pub(crate) fn submit(&self, target: Target, submission: Submission) -> Result<Submitted> {
         let stored = self.store_edit(&submission.base, submission.edit, &|_| {})?;
         let update = OverlayUpdate {
+            is_automatic: submission.is_automatic,
             first_journal_segment: submission.first_journal_segment,
             next_inode_number: submission.next_inode_number,
             inode_records: submission.inode_records,
@@ -154,12 +156,11 @@ impl Inner {
                     || (request.is_named() && head.kind == CommitKind::Snapshot) =>
             {
                 let changes = self.changes_between(&head.root, &root)?;
-                Some(Prepared::new(
-                    expected_head,
-                    root.clone(),
-                    request,
-                    &changes,
-                )?)
+                let is_wanted = !update.as_ref().is_some_and(|update| update.is_automatic)
+                    || !changes.paths.is_empty();
+                is_wanted
+                    .then(|| Prepared::new(expected_head, root.clone(), request, &changes))
+                    .transpose()?
             }
             _ => None,
         };

@@ -129,8 +129,8 @@ impl Store {
         })
     }
 
-    /// Makes a workspace that starts at a commit of another and shares its history. Costs the same
-    /// whatever its size.
+    /// Makes a workspace that starts at a commit of another and shares its history and those of
+    /// its settings that `keeps_setting` names. Costs the same whatever its size.
     ///
     /// # Errors
     /// `NotFound` if the source has no such commit; otherwise as [`Store::create_workspace`].
@@ -140,6 +140,7 @@ impl Store {
         at: CommitId,
         new_name: &str,
         author: &str,
+        keeps_setting: fn(&str) -> bool,
     ) -> Result<WorkspaceInfo> {
         check_workspace_name(new_name)?;
         let id = new_workspace_id()?;
@@ -157,8 +158,9 @@ impl Store {
                 Some(commit.number),
             )?;
             db::refs::insert_branch(connection, number, DEFAULT_BRANCH, commit.number)?;
-            for (key, value) in db::refs::settings(connection, origin)? {
-                db::refs::put_setting(connection, number, &key, Some(&value))?;
+            let settings = db::refs::settings(connection, origin)?;
+            for (key, value) in settings.iter().filter(|(key, _)| keeps_setting(key)) {
+                db::refs::put_setting(connection, number, key, Some(value))?;
             }
             record(
                 connection,

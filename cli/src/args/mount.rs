@@ -43,7 +43,7 @@ pub struct MountArgs {
     /// How data is cached
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<Profile>,
-    /// Clear a dead mount that is in the way
+    /// Clear a dead mount of another program that is in the way; Kura's own are cleared anyway
     #[arg(long)]
     pub repair: bool,
 }

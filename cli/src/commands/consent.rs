@@ -27,7 +27,7 @@ pub fn ask_about(context: &Context<'_>, text: &str, question: &str) -> Result<()
     if !context.printer.can_ask() {
         return Err(CommandError::usage(
             "this needs your consent, and there is no terminal to ask on",
-            "repeat it with --yes; --dry-run shows what would be done",
+            "repeat it with --yes; what would be done stands above",
         ));
     }
     if context.printer.ask(question)? {

@@ -75,7 +75,7 @@ fn lines(context: &Context<'_>, status: &WorkspaceStatus) -> Vec<String> {
         ));
     }
     let sizes = &status.sizes;
-    let mut parts = vec![format!("{} commits", sizes.commit_count)];
+    let mut parts = vec![format!("{} commits of its own", sizes.commit_count)];
     parts.extend(sizes.entry_count.map(|count| format!("{count} entries")));
     parts.extend(
         sizes

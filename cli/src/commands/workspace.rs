@@ -44,7 +44,6 @@ pub async fn init(context: &Context<'_>, arguments: InitArgs) -> Result<()> {
         created.entry_count,
         format_bytes(created.bytes)
     ));
-    printer.operation(Some(&created.operation));
     Ok(())
 }
 
@@ -92,7 +91,6 @@ pub async fn fork(context: &Context<'_>, arguments: ForkArgs) -> Result<()> {
         forked.name,
         short_id(&forked.commit)
     ));
-    printer.operation(Some(&forked.operation));
     Ok(())
 }
 

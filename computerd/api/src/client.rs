@@ -309,7 +309,10 @@ fn broken_off(what: &str, error: &hyper::Error) -> ErrorBody {
         ErrorKind::Unavailable,
         format!("the connection to computerd broke off at {what}: {error}"),
     )
-    .with_hint("see `kura daemon logs`")
+    .with_hint(
+        "what was asked for may have been done: look at `kura operations NAME` before you repeat \
+         it; `kura daemon logs` says why the daemon ended",
+    )
 }
 
 /// Whether a connection failed because nothing listens.

@@ -28,7 +28,10 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     };
     if head.is_new {
         result.changes = convert::change_counts(&daemon.store.changes(head.commit)?);
-        result.operation = daemon.operation_of(&workspace, head.commit)?;
+        // A commit that only has a message leaves nothing to take back.
+        if result.changes != Default::default() {
+            result.operation = daemon.operation_of(&workspace, head.commit)?;
+        }
     }
     Ok(result)
 }

@@ -242,14 +242,21 @@ pub fn take_lease(
     holder: &str,
     author: &str,
 ) -> Result<(u64, Lease)> {
-    let fence = lease(daemon, workspace, branch)?.map_or(0, |lease| lease.fence) + 1;
+    let key = format!("{LEASE_PREFIX}{branch}");
+    // Of all leases that there ever were: an undone one must not come back with its number.
+    let operations = daemon.store.operations(workspace, 0)?;
+    let of_branch = operations.iter().filter(|record| record.target == key);
+    let fences = of_branch.filter_map(|record| {
+        let lease: Lease = serde_json::from_str(record.after.as_deref()?).ok()?;
+        Some(lease.fence)
+    });
+    let fence = fences.max().unwrap_or(0) + 1;
     let lease = Lease {
         holder: holder.to_owned(),
         fence,
     };
     let value = serde_json::to_string(&lease)
         .map_err(|error| Error::new(ErrorKind::Internal, format!("encode a lease: {error}")))?;
-    let key = format!("{LEASE_PREFIX}{branch}");
     let operation = daemon
         .store
         .set_setting(workspace, &key, Some(&value), author)?;
@@ -258,13 +265,14 @@ pub fn take_lease(
 
 /// Lets a mounted branch follow a lease that was changed: writable again if all who have it mounted
 /// may write.
-pub fn apply_lease(daemon: &Daemon, workspace: WorkspaceId, branch: &str) -> Result<()> {
-    let Some(filesystem) = daemon.mounts.filesystem(workspace, branch) else {
+pub fn apply_lease(daemon: &Daemon, workspace: &WorkspaceInfo, branch: &str) -> Result<()> {
+    let Some(filesystem) = daemon.mounts.filesystem(workspace.id, branch) else {
         return Ok(());
     };
-    let lease = lease(daemon, workspace, branch)?;
+    let lease = lease(daemon, workspace.id, branch)?;
     let is_fenced = daemon.mounts.list().iter().any(|mount| {
-        mount.branch.as_deref() == Some(branch)
+        mount.workspace == workspace.name
+            && mount.branch.as_deref() == Some(branch)
             && lease
                 .as_ref()
                 .is_some_and(|lease| lease.holder != mount.principal)

@@ -274,15 +274,28 @@ fn find_operation(
     }
     let records = daemon.store.operations(workspace.id, 0)?;
     let undone = undone_operations(daemon, &records)?;
-    records
-        .into_iter()
-        .find(|record| undone.undoes(record.id).is_none() && undone.undone_by(record.id).is_none())
-        .ok_or_else(|| {
-            Error::new(
-                ErrorKind::NotFound,
-                format!("{} has no operation to undo", workspace.name),
-            )
-        })
+    for record in records {
+        let is_taken_back =
+            undone.undoes(record.id).is_some() || undone.undone_by(record.id).is_some();
+        if !is_taken_back && !is_only_a_name(daemon, &record)? {
+            return Ok(record);
+        }
+    }
+    Err(Error::new(
+        ErrorKind::NotFound,
+        format!("{} has no operation to undo", workspace.name),
+    ))
+}
+
+/// Whether an operation is a commit with the tree that was there already: only a message.
+fn is_only_a_name(daemon: &Daemon, record: &OperationRecord) -> Result<bool> {
+    let commit = |id: &Option<String>| id.as_deref().and_then(|id| id.parse().ok());
+    match (record.kind, commit(&record.before), commit(&record.after)) {
+        (OperationKind::Commit, Some(before), Some(after)) => {
+            Ok(daemon.store.commit(before)?.root == daemon.store.commit(after)?.root)
+        }
+        _ => Ok(false),
+    }
 }
 
 fn undo_commit(
@@ -413,7 +426,7 @@ fn undo_reference(
             .undo_ref_operation(workspace.id, record.id, principal)?;
         daemon.mounts.apply_settings(daemon, workspace.id)?;
         if let Some(branch) = leased_branch {
-            config::apply_lease(daemon, workspace.id, branch)?;
+            config::apply_lease(daemon, workspace, branch)?;
         }
         result.operation = Some(daemon.operation_reference(&workspace.name, operation));
     }

@@ -167,7 +167,10 @@ pub fn fork(call: &Call, body: ForkRequest) -> Result<ForkResult> {
     let at = references::target(daemon, &workspace, body.revision.as_ref(), &principal)?;
     let new = daemon
         .store
-        .fork_workspace(workspace.id, at, &body.name, &principal)?;
+        .fork_workspace(workspace.id, at, &body.name, &principal, |key| {
+            // Who may write the original says nothing about the fork.
+            !key.starts_with(config::LEASE_PREFIX)
+        })?;
     Ok(ForkResult {
         name: new.name.clone(),
         commit: new.head.to_hex(),

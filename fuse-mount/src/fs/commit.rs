@@ -30,16 +30,20 @@ impl Filesystem {
     /// Commits everything written so far: a point in time of the whole tree [G-6].
     pub fn commit(&self, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
-        self.submit_cut(Some(request))
+        self.submit_cut(Some(request), false)
     }
 
     /// The live tree as stored objects, without a commit.
     pub fn live_root(&self) -> Result<Root> {
         let _guard = self.commit_lock.lock();
-        self.submit_cut(None).map(|outcome| outcome.root)
+        self.submit_cut(None, false).map(|outcome| outcome.root)
     }
 
-    fn submit_cut(&self, commit: Option<CommitRequest>) -> Result<CommitOutcome> {
+    fn submit_cut(
+        &self,
+        commit: Option<CommitRequest>,
+        is_automatic: bool,
+    ) -> Result<CommitOutcome> {
         // The store knows whether a name without changes makes a commit.
         let is_named = commit.as_ref().is_some_and(CommitRequest::is_named);
         let mut cut = {
@@ -51,7 +55,9 @@ impl Filesystem {
             settled.state.cut(true).map_err(journal_error)?
         };
         let is_checkpoint = commit.is_none();
-        let result = self.source.submit(take_submission(&mut cut, commit));
+        let mut submission = take_submission(&mut cut, commit);
+        submission.is_automatic = is_automatic;
+        let result = self.source.submit(submission);
         finish(&mut self.state.lock(), cut, is_checkpoint, result)
     }
 
@@ -83,13 +89,13 @@ impl Filesystem {
         request: CommitRequest,
     ) -> Result<SwitchOutcome> {
         let _guard = self.commit_lock.lock();
-        let mut now = self.submit_cut(None)?.root;
+        let mut now = self.submit_cut(None, false)?.root;
         let mut target = wanted(&now)?;
         for _ in 1..SWITCH_ATTEMPTS {
             if self.state.lock().changes.inodes.len() <= SWITCH_MAX_HELD_CHANGES {
                 break;
             }
-            now = self.submit_cut(None)?.root;
+            now = self.submit_cut(None, false)?.root;
         }
         let watchers = self.find_watchers();
         // From here on nobody changes anything: what programs have written is in the version
@@ -174,7 +180,7 @@ impl Filesystem {
         }
         let _guard = self.commit_lock.lock();
         if !self.options.is_read_only {
-            self.submit_cut(Some(self.policy_request()))?;
+            self.submit_cut(Some(self.policy_request()), false)?;
         }
         let mut state = self.state.lock();
         if !state.journal.is_empty() {
@@ -227,7 +233,7 @@ impl Filesystem {
             drop(state);
             let result = {
                 let _guard = self.commit_lock.lock();
-                self.submit_cut(policy.enabled.then(|| self.policy_request()))
+                self.submit_cut(policy.enabled.then(|| self.policy_request()), true)
             };
             match result {
                 Ok(_) => retry = RETRY_MIN,
@@ -267,6 +273,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         base: cut.base.clone(),
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         commit,
+        is_automatic: false,
         first_journal_segment: cut.first_journal_segment,
         next_inode_number: cut.next_number,
         inode_records: std::mem::take(&mut cut.inode_records),
@@ -282,7 +289,9 @@ fn finish(
 ) -> Result<CommitOutcome> {
     match result {
         Ok(submitted) => {
-            state.is_checkpointed = is_checkpoint;
+            // A commit that was not made for want of a difference that counts is one, too.
+            let is_ahead = state.is_checkpointed || submitted.root != cut.base;
+            state.is_checkpointed = is_checkpoint || (!submitted.is_new && is_ahead);
             state.complete(cut, &submitted);
             Ok(CommitOutcome {
                 commit: submitted.commit,

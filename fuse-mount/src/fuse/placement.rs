@@ -13,8 +13,8 @@
 //! Threads: dispatch places itself by [`Placement`]; the watcher lets it go.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
@@ -64,6 +64,8 @@ struct Shared {
     changed: AtomicU64,
     /// Dispatch may not place itself now.
     is_barred: AtomicBool,
+    /// Where dispatch may run at all.
+    allowed: OnceLock<CpuSet>,
     state: Mutex<State>,
     /// Dispatch was placed, or the session ends.
     changed_state: Condvar,
@@ -73,8 +75,6 @@ struct Shared {
 struct State {
     /// The CPU that dispatch is bound to.
     cpu: Option<usize>,
-    /// Where dispatch may run at all.
-    allowed: CpuSet,
     is_ending: bool,
 }
 
@@ -88,6 +88,7 @@ impl Placement {
             ended: AtomicU64::new(0),
             changed: AtomicU64::new(0),
             is_barred: AtomicBool::new(true),
+            allowed: OnceLock::new(),
             state: Mutex::default(),
             changed_state: Condvar::new(),
         });
@@ -155,11 +156,18 @@ impl Drop for Placement {
 }
 
 impl Shared {
-    /// Binds dispatch to a CPU, where it gives way to everything else.
+    /// Binds dispatch to a CPU, where it gives way to everything else. The watcher knows before
+    /// that happens: afterwards dispatch may have to wait for it.
     fn place(&self, cpu: usize) {
-        let mut state = self.state.lock();
-        if state.cpu == Some(cpu) || !state.allowed.is_set(cpu).unwrap_or(false) {
-            return;
+        {
+            let mut state = self.state.lock();
+            let is_barred = self.is_barred.load(Ordering::Relaxed);
+            if is_barred || state.cpu == Some(cpu) || !self.is_allowed(cpu) {
+                return;
+            }
+            if state.cpu.replace(cpu).is_none() {
+                self.changed_state.notify_one();
+            }
         }
         let bind = || -> io::Result<()> {
             let mut only = CpuSet::new();
@@ -167,35 +175,34 @@ impl Shared {
             sched_setaffinity(self.dispatch, &only)?;
             set_policy(self.dispatch, libc::SCHED_IDLE)
         };
-        match bind() {
-            Ok(()) => {
-                let was_free = state.cpu.replace(cpu).is_none();
-                drop(state);
-                if was_free {
-                    self.changed_state.notify_one();
-                }
-            }
-            Err(error) => {
-                tracing::debug!(%error, cpu, "dispatch can't be bound to a CPU");
-                self.let_go(&mut state);
-                self.is_barred.store(true, Ordering::Relaxed);
-            }
+        if let Err(error) = bind() {
+            tracing::debug!(%error, cpu, "dispatch can't be bound to a CPU");
+            self.is_barred.store(true, Ordering::Relaxed);
+            self.let_go();
         }
     }
 
-    /// Makes dispatch an ordinary thread.
-    fn let_go(&self, state: &mut State) {
-        state.cpu = None;
+    fn is_allowed(&self, cpu: usize) -> bool {
+        let allowed = self.allowed.get();
+        allowed.is_some_and(|allowed| allowed.is_set(cpu).unwrap_or(false))
+    }
+
+    /// Makes dispatch an ordinary thread: before the lock is taken, for which it may have to run.
+    fn let_go(&self) {
+        let Some(allowed) = self.allowed.get() else {
+            return;
+        };
         let free = set_policy(self.dispatch, libc::SCHED_OTHER)
-            .and_then(|()| Ok(sched_setaffinity(self.dispatch, &state.allowed)?));
+            .and_then(|()| Ok(sched_setaffinity(self.dispatch, allowed)?));
         if let Err(error) = free {
             tracing::error!(%error, "dispatch can't be made an ordinary thread again");
         }
+        self.state.lock().cpu = None;
     }
 
     fn watch(&self) {
         match sched_getaffinity(self.dispatch) {
-            Ok(allowed) if is_worthwhile(&allowed) => self.state.lock().allowed = allowed,
+            Ok(allowed) if is_worthwhile(&allowed) => drop(self.allowed.set(allowed)),
             // Dispatch stays barred from placing itself.
             _ => return,
         }
@@ -213,22 +220,32 @@ impl Shared {
             }
             let start = Instant::now();
             let is_starving = self.wait_while_useful();
-            if start.elapsed() > pause {
-                pause = MIN_PAUSE;
-            }
-            self.is_barred.store(is_starving, Ordering::Relaxed);
-            self.let_go(&mut self.state.lock());
+            self.is_barred.store(true, Ordering::Relaxed);
+            self.let_go();
+            let mut rest = MIN_PAUSE;
             if is_starving {
                 tracing::debug!(
                     ?pause,
                     "no CPU is free: dispatch is an ordinary thread for now"
                 );
-                if self.wait(pause) {
+                rest = if start.elapsed() > pause {
+                    MIN_PAUSE
+                } else {
+                    pause
+                };
+                pause = (rest * 2).min(MAX_PAUSE);
+            }
+            let end = Instant::now() + rest;
+            while Instant::now() < end {
+                if self.wait(MIN_PAUSE) {
                     return;
                 }
-                pause = (pause * 2).min(MAX_PAUSE);
-                self.is_barred.store(false, Ordering::Relaxed);
+                // It may have been about to bind itself when it was let go.
+                if is_idle_class(self.dispatch) {
+                    self.let_go();
+                }
             }
+            self.is_barred.store(false, Ordering::Relaxed);
         }
     }
 
@@ -330,6 +347,11 @@ fn is_worthwhile(allowed: &CpuSet) -> bool {
         && set_policy(this, libc::SCHED_OTHER).is_ok()
 }
 
+fn is_idle_class(thread: Pid) -> bool {
+    // SAFETY: no memory is touched.
+    unsafe { libc::sched_getscheduler(thread.as_raw()) == libc::SCHED_IDLE }
+}
+
 fn set_policy(thread: Pid, policy: libc::c_int) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameter` is valid for the duration of the call.
@@ -389,10 +411,8 @@ mod tests {
             ended: AtomicU64::new(0),
             changed: AtomicU64::new(0),
             is_barred: AtomicBool::new(false),
-            state: Mutex::new(State {
-                allowed: sched_getaffinity(gettid()).unwrap(),
-                ..State::default()
-            }),
+            allowed: OnceLock::from(sched_getaffinity(gettid()).unwrap()),
+            state: Mutex::default(),
             changed_state: Condvar::new(),
         }
     }
@@ -419,7 +439,7 @@ mod tests {
         assert!(!shared.wait_while_useful());
         nix::unistd::write(&write, b"a request").unwrap();
         assert!(shared.wait_while_useful());
-        shared.let_go(&mut shared.state.lock());
+        shared.let_go();
         assert_eq!(policy(), libc::SCHED_OTHER);
         assert_eq!(sched_getaffinity(gettid()).unwrap(), allowed);
     }

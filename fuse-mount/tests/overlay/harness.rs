@@ -50,7 +50,7 @@ impl Overlay {
     pub fn fork_workspace(&self, name: &str) -> Arc<dyn WorkspaceSource> {
         let demo = self.store.workspace("demo").unwrap();
         self.store
-            .fork_workspace(demo.id, demo.head, name, "tester")
+            .fork_workspace(demo.id, demo.head, name, "tester", |_| true)
             .unwrap();
         self.fork(self.store.workspace(name).unwrap().id)
     }

@@ -147,7 +147,7 @@ pub(crate) fn require_branch(
             ErrorKind::NotFound,
             format!("the workspace has no branch '{name}'"),
         )
-        .with_hint("list its branches with `kura branch`")
+        .with_hint("list its branches with `kura branch list NAME`")
     })
 }
 

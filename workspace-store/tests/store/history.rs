@@ -311,6 +311,7 @@ fn a_mount_submits_and_finds_its_overlay_again() {
             base: base.clone(),
             edit,
             commit,
+            is_automatic: false,
             first_journal_segment: 3,
             next_inode_number: 1 << 40,
             inode_records: BTreeMap::from([
@@ -435,7 +436,7 @@ fn revisions_resolve_and_only_within_their_workspace() {
 
     let fork = fixture
         .store
-        .fork_workspace(id, first, "fork", "ada")
+        .fork_workspace(id, first, "fork", "ada", |_| true)
         .unwrap();
     assert_eq!(fork.head, first);
     assert_eq!(

@@ -13,8 +13,8 @@ mod repository;
 mod store;
 
 pub use docker::{Container, docker, require_docker};
-pub use manifest::{Entry, Manifest, assert_same_tree, manifest};
-pub use odd_tree::make_odd_tree;
+pub use manifest::{Entry, Manifest, assert_same_tree, manifest, without_root_times};
+pub use odd_tree::{make_odd_tree, make_small_project};
 pub use power::{CuttableDisk, DiskAfterCut, MountedImage};
 pub use process::{Run, run, run_ok, shell, shell_ok, wait_until};
 pub use repository::{binary, repository_root};

@@ -189,6 +189,16 @@ fn read_xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     attributes
 }
 
+/// The same without the time of the root directory, which its entries set.
+pub fn without_root_times(mut tree: Manifest) -> Manifest {
+    for (path, entry) in &mut tree {
+        if path.as_os_str().is_empty() {
+            entry.mtime_ns = 0;
+        }
+    }
+    tree
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

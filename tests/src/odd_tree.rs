@@ -88,3 +88,12 @@ fn set_times(top: &Path) {
         assert_eq!(result, 0, "setting the times of {}", path.display());
     }
 }
+
+/// Makes a few ordinary files, two directories and a link below `directory`.
+pub fn make_small_project(directory: &Path) {
+    shell_ok(
+        directory,
+        "mkdir -p src/deep docs; for n in 1 2 3 4 5; do seq 1 $((n * 100)) >src/file-$n; done
+         echo one >src/deep/one; echo text >docs/text; ln -s ../src docs/link; chmod 750 src/file-1",
+    );
+}

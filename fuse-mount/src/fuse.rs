@@ -23,7 +23,6 @@ pub mod init;
 pub mod mount;
 mod notify;
 pub mod options;
-mod placement;
 pub mod protocol;
 mod session;
 pub mod uid_map;

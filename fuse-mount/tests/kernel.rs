@@ -644,7 +644,6 @@ fn a_program_is_answered_in_time_while_every_cpu_is_busy() {
     let file = mounted.path("file");
     fs::write(&file, "x").unwrap();
     let chmod = |mode: u32| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-    // One thread that asks without a pause: dispatch goes to its CPU and gives way there.
     (0..5000).for_each(|round| chmod(0o600 | (round & 1)));
     let hogs = 3 * std::thread::available_parallelism().unwrap().get();
     let is_done = AtomicBool::new(false);
@@ -656,7 +655,6 @@ fn a_program_is_answered_in_time_while_every_cpu_is_busy() {
                 }
             });
         }
-        // Many more requests than are made before dispatch is found starving.
         let longest = (0..100)
             .map(|round| {
                 let start = Instant::now();

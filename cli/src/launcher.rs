@@ -57,12 +57,15 @@ pub async fn start(store: &Path, client: &Client, environment: &Environment) -> 
                 CommandError::io(format!("make directory {}", directory.display()), &error)
             })?;
     }
-    let deadline = Instant::now() + START_TIMEOUT;
-    let _lock = lock(&store.join(LOCK_NAME), deadline).await?;
+    // Before the lock, for which others would not wait so long.
     if wait_for_restart(store, client).await? {
         return Ok(());
     }
     let deadline = Instant::now() + START_TIMEOUT;
+    let _lock = lock(&store.join(LOCK_NAME), deadline).await?;
+    if client.is_running().await? {
+        return Ok(());
+    }
     let log = OpenOptions::new()
         .create(true)
         .append(true)

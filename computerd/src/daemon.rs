@@ -219,6 +219,15 @@ impl Daemon {
         }
     }
 
+    /// Whether a commit has its parent's tree: only a message, nothing to take back.
+    pub fn is_only_a_name(&self, commit: CommitId) -> Result<bool> {
+        let commit = self.store.commit(commit)?;
+        match commit.parents.first() {
+            Some(parent) => Ok(self.store.commit(*parent)?.root == commit.root),
+            None => Ok(false),
+        }
+    }
+
     /// The operation by which a branch came to name `commit`.
     pub fn operation_of(
         &self,

@@ -93,6 +93,32 @@ struct Table {
     next_id: u64,
 }
 
+impl Table {
+    /// Another place of the session that a mount is one place of.
+    fn other_place(&self, mounted: &Mounted) -> Option<PathBuf> {
+        let own = &mounted.record.mountpoint;
+        let is_other = |other: &&Mounted| {
+            Arc::ptr_eq(&other.session, &mounted.session) && other.record.mountpoint != *own
+        };
+        let other = self.mounts.values().find(is_other)?;
+        Some(other.record.mountpoint.to_path())
+    }
+
+    /// Mounts that others have ended. A session tells by itself, one of its several places does
+    /// not.
+    fn ended(&self) -> Vec<u64> {
+        let has_ended = |mounted: &Mounted| {
+            mounted.session.has_ended()
+                || (self.other_place(mounted).is_some()
+                    && matches!(find_mount(&mounted.record.mountpoint.to_path()), Ok(None)))
+        };
+        self.mounts
+            .iter()
+            .filter_map(|(id, mounted)| has_ended(mounted).then_some(*id))
+            .collect()
+    }
+}
+
 /// All mounts of the store.
 #[derive(Debug)]
 pub struct Mounts {
@@ -332,10 +358,7 @@ impl Mounts {
 
     /// Cleans up after mounts that others have ended (umount(8), the end of a namespace).
     pub fn reap(&self, daemon: &Daemon) {
-        let is_needed = {
-            let table = self.table.lock();
-            table.mounts.values().any(has_ended)
-        };
+        let is_needed = !self.table.lock().ended().is_empty();
         if is_needed {
             let _changing = self.changing.write();
             self.reap_ended(daemon);
@@ -352,14 +375,7 @@ impl Mounts {
     }
 
     fn reap_ended(&self, daemon: &Daemon) {
-        let ended: Vec<u64> = {
-            let table = self.table.lock();
-            table
-                .mounts
-                .iter()
-                .filter_map(|(id, mounted)| has_ended(mounted).then_some(*id))
-                .collect()
-        };
+        let ended = self.table.lock().ended();
         for id in ended {
             if let Err(error) = self.end(daemon, id, false) {
                 tracing::error!(?error, "clean up after a mount that was ended by others");
@@ -387,12 +403,7 @@ impl Mounts {
         let Some(mounted) = mounted else {
             return Err(Error::new(ErrorKind::NotFound, "the mount is gone"));
         };
-        let other_place = {
-            let table = self.table.lock();
-            let is_other = |other: &&Mounted| Arc::ptr_eq(&other.session, &mounted.session);
-            let other = table.mounts.values().find(is_other);
-            other.map(|other| other.record.mountpoint.to_path())
-        };
+        let other_place = self.table.lock().other_place(&mounted);
         let unmounted = match other_place {
             Some(other) => {
                 let mountpoint = mounted.record.mountpoint.to_path();
@@ -504,14 +515,6 @@ impl Mounts {
         }
         Some(head)
     }
-}
-
-/// Whether others have ended a mount. A session tells by itself, one of its several places does
-/// not.
-fn has_ended(mounted: &Mounted) -> bool {
-    mounted.session.has_ended()
-        || (Arc::strong_count(&mounted.session) > 1
-            && matches!(find_mount(&mounted.record.mountpoint.to_path()), Ok(None)))
 }
 
 fn overlay_directory(daemon: &Daemon, key: &Key) -> PathBuf {

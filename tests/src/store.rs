@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::odd_tree::make_small_project;
 use crate::process::{Run, run, wait_until};
 use crate::repository::binary;
 
@@ -53,6 +54,15 @@ impl TestStore {
     /// A new store below `/var/tmp`.
     pub fn new() -> Self {
         Self::below(Path::new("/var/tmp"))
+    }
+
+    /// A store with the workspace `demo`, made from a few ordinary files; and their directory.
+    pub fn with_small_project() -> (Self, PathBuf) {
+        let store = Self::new();
+        let project = store.scratch_directory("project");
+        make_small_project(&project);
+        store.init("demo", Some(&project));
+        (store, project)
     }
 
     /// A new store on the file system that holds `directory`.

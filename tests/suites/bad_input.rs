@@ -229,6 +229,15 @@ fn a_name_is_a_tag_or_a_branch_but_not_both() {
 }
 
 #[test]
+fn a_branch_with_the_name_of_a_lease_is_an_ordinary_one() {
+    let store = demo();
+    store.ok(&["branch", "create", "demo", "lease.main"]);
+    store.ok(&["undo", "demo", "--yes"]);
+    let branches = store.ok(&["branch", "list", "demo"]).stdout;
+    assert!(!branches.contains("lease.main"), "{branches}");
+}
+
+#[test]
 fn a_wrong_name_is_a_mistake_of_usage() {
     let store = demo();
     for name in [

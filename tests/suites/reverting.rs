@@ -7,16 +7,12 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    TestStore, assert_same_tree, make_odd_tree, make_small_project, manifest, run, shell_ok,
-    without_root_times,
+    TestStore, assert_same_tree, make_odd_tree, manifest, run, shell_ok, without_root_times,
 };
 
 #[test]
 fn fuse_g4_rollback_of_a_live_mount_keeps_open_files_and_can_be_undone() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, _) = TestStore::with_small_project();
     let mount = store.mount("demo");
     let good = store.commit("demo", "good");
     let original = manifest(&mount.path);
@@ -122,10 +118,7 @@ fn fuse_g4_a_rollback_under_makers_of_names_is_one_commit_whose_undo_brings_all_
 
 #[test]
 fn fuse_rollback_of_one_path_leaves_the_rest() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, _) = TestStore::with_small_project();
     let mount = store.mount("demo");
     let good = store.commit("demo", "good");
     let deep = manifest(&mount.join("src/deep"));
@@ -140,10 +133,7 @@ fn fuse_rollback_of_one_path_leaves_the_rest() {
 
 #[test]
 fn a_dry_run_changes_nothing_and_a_destructive_verb_asks_first() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, project) = TestStore::with_small_project();
     let first = store.log_ids("demo")[0].clone();
     let other = store.scratch_directory("other");
     fs::write(other.join("only"), "this").unwrap();
@@ -202,10 +192,7 @@ fn fuse_handoff_fences_the_giver_and_the_taker_goes_on_from_the_same_bytes() {
 
 #[test]
 fn fuse_after_a_handoff_only_the_taker_changes_the_branch() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, project) = TestStore::with_small_project();
     let mount = store.mount("demo");
     fs::write(mount.join("work"), "of the giver").unwrap();
     let first = store.log_ids("demo").pop().unwrap();

@@ -38,10 +38,7 @@ fn paths_touched_since(store: &TestStore, name: &str, base: &str) -> Vec<String>
 
 #[test]
 fn fuse_g5_an_idle_or_reading_session_commits_nothing() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, _) = TestStore::with_small_project();
     let before = store.log_ids("demo");
     let mount = store.mount("demo");
     shell_ok(
@@ -369,10 +366,7 @@ fn fuse_g5_files_that_come_and_go_make_no_commit() {
 
 #[test]
 fn fuse_editors_and_stream_editors_show_as_the_change_that_was_meant() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, _) = TestStore::with_small_project();
     let mount = store.mount("demo");
     let base = store.commit("demo", "base");
     shell_ok(&mount.path, "sed -i s/100/hundred/ src/file-1");
@@ -512,10 +506,7 @@ fn fuse_a_long_commit_does_not_hold_up_the_mount() {
 
 #[test]
 fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
-    let store = TestStore::new();
-    let project = store.scratch_directory("project");
-    make_small_project(&project);
-    store.init("demo", Some(&project));
+    let (store, _) = TestStore::with_small_project();
     let id = store.log_ids("demo")[0].clone();
     store.ok(&["tag", "create", &format!("demo@{id}"), "first"]);
     store.ok(&["fork", "demo", "copy"]);

@@ -67,32 +67,31 @@ pub struct MountRecord {
 }
 
 impl MountRecord {
+    /// Whether a request for a mount at the same place asks for just this.
+    pub fn is_same(&self, parameters: &MountParameters) -> bool {
+        self.shows_the_same(parameters)
+            && self.read_only == parameters.read_only
+            && self.volume == parameters.volume
+    }
+
     /// Whether what is asked for can be another place of this mount: it is the same for the kernel.
     pub(super) fn can_be_shared(&self, parameters: &MountParameters, is_read_only: bool) -> bool {
-        let options = &self.session.options;
-        self.workspace_id == parameters.workspace.id
-            && self.view == parameters.view
-            && self.principal == parameters.principal
+        self.shows_the_same(parameters)
             && self.profile == parameters.profile
-            && options.allow_other == parameters.allow_other
-            && options.uid_map == parameters.uid_map
-            && options.gid_map == parameters.gid_map
-            && (!options.read_only || is_read_only)
+            && (!self.session.options.read_only || is_read_only)
             // fusermount3 makes no bind mounts.
             && !self.session.by_helper
     }
 
-    /// Whether a request for a mount at the same place asks for just this.
-    pub fn is_same(&self, parameters: &MountParameters) -> bool {
+    /// The same files, as the same principal, to the same users.
+    fn shows_the_same(&self, parameters: &MountParameters) -> bool {
         let options = &self.session.options;
         self.workspace_id == parameters.workspace.id
             && self.view == parameters.view
             && self.principal == parameters.principal
-            && self.read_only == parameters.read_only
             && options.allow_other == parameters.allow_other
             && options.uid_map == parameters.uid_map
             && options.gid_map == parameters.gid_map
-            && self.volume == parameters.volume
     }
 }
 

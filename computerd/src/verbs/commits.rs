@@ -28,8 +28,7 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     };
     if head.is_new {
         result.changes = convert::change_counts(&daemon.store.changes(head.commit)?);
-        // A commit that only has a message leaves nothing to take back.
-        if result.changes != Default::default() {
+        if !daemon.is_only_a_name(head.commit)? {
             result.operation = daemon.operation_of(&workspace, head.commit)?;
         }
     }

@@ -287,13 +287,11 @@ fn find_operation(
     ))
 }
 
-/// Whether an operation is a commit with the tree that was there already: only a message.
+/// Whether an operation made a commit that is only a name for what was there.
 fn is_only_a_name(daemon: &Daemon, record: &OperationRecord) -> Result<bool> {
-    let commit = |id: &Option<String>| id.as_deref().and_then(|id| id.parse().ok());
-    match (record.kind, commit(&record.before), commit(&record.after)) {
-        (OperationKind::Commit, Some(before), Some(after)) => {
-            Ok(daemon.store.commit(before)?.root == daemon.store.commit(after)?.root)
-        }
+    let after = record.after.as_deref().and_then(|id| id.parse().ok());
+    match (record.kind, after) {
+        (OperationKind::Commit, Some(after)) => daemon.is_only_a_name(after),
         _ => Ok(false),
     }
 }
@@ -378,7 +376,10 @@ fn undo_reference(
     let _access = is_of_branch
         .then(|| daemon.write_access(workspace, &record.target, principal))
         .transpose()?;
-    let leased_branch = record.target.strip_prefix(config::LEASE_PREFIX);
+    // A branch or tag may have such a name, too.
+    let leased_branch = (record.kind == OperationKind::SetSetting)
+        .then(|| record.target.strip_prefix(config::LEASE_PREFIX))
+        .flatten();
     let _giving = leased_branch.map(|_| daemon.leases.write());
     if record.kind == OperationKind::CreateBranch
         && daemon

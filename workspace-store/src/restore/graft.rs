@@ -4,7 +4,7 @@ use super::assemble::{Action, Assemble, PlanNode, directory_of};
 use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::TreeId;
-use crate::lookup::{lookup_path, resolve_entry};
+use crate::lookup::lookup_path;
 use crate::object::{Attributes, Inode, Name, Node, Root, TreeEntry};
 use crate::path::{display_path, split_path};
 use crate::reader::ObjectReader;
@@ -33,11 +33,16 @@ pub fn graft_edit(
     for depth in 1..=names.len() {
         let names = &names[..depth];
         let found = lookup_path(reader, current, names)?;
-        let inode = found
-            .map(|entry| resolve_entry(reader, current.links, &entry))
-            .transpose()?;
-        place = match inode.map(|inode| inode.node) {
-            Some(Node::Directory { tree }) => Some(tree),
+        place = directory_of(found.as_ref()).map(|(tree, _)| tree);
+        match found {
+            None => {
+                let attributes = Attributes {
+                    mode: MADE_DIRECTORY_MODE,
+                    ..current.attributes.clone()
+                };
+                plan.insert(names, Action::Directory(attributes));
+            }
+            Some(_) if place.is_some() => {}
             Some(_) => {
                 return Err(StoreError::new(
                     ErrorKind::InvalidInput,
@@ -49,15 +54,7 @@ pub fn graft_edit(
                 )
                 .with_hint("choose another path, or move what is there away first"));
             }
-            None => {
-                let attributes = Attributes {
-                    mode: MADE_DIRECTORY_MODE,
-                    ..current.attributes.clone()
-                };
-                plan.insert(names, Action::Directory(attributes));
-                None
-            }
-        };
+        }
     }
     let mut graft = Graft { reader, plan };
     let mut root_attributes = None;
@@ -74,8 +71,8 @@ pub fn graft_edit(
                 node: Node::Directory { tree: tree.tree },
             })),
         ),
-        (false, is_root) => {
-            if place.is_none() && !is_root {
+        (false, _) => {
+            if place.is_none() {
                 let attributes = tree.attributes.clone();
                 graft.plan.insert(&names, Action::Directory(attributes));
             }

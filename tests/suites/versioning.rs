@@ -335,6 +335,22 @@ fn fuse_a_message_is_not_lost_to_an_automatic_commit() {
 }
 
 #[test]
+fn fuse_looking_at_uncommitted_work_does_not_put_its_commit_off() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    let before = store.log_ids("demo");
+    fs::write(mount.join("new"), "content").unwrap();
+    for _ in 0..2 {
+        store.ok(&["status", "demo"]);
+        store.ok(&["rollback", "demo", "HEAD", "--dry-run"]);
+    }
+    wait_until("an automatic commit", COMMIT_POLICY_WAIT, || {
+        store.log_ids("demo").len() > before.len()
+    });
+}
+
+#[test]
 fn fuse_g5_files_that_come_and_go_make_no_commit() {
     let store = TestStore::new();
     store.init("demo", None);

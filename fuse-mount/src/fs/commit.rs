@@ -58,7 +58,12 @@ impl Filesystem {
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
         let result = self.source.submit(submission);
-        finish(&mut self.state.lock(), cut, is_checkpoint, result)
+        let result = finish(&mut self.state.lock(), cut, is_checkpoint, result);
+        if is_checkpoint {
+            // The policy's thread may have seen nothing uncommitted meanwhile.
+            self.changed.notify_all();
+        }
+        result
     }
 
     /// Stores a cut while nobody else gets at the state.
@@ -217,6 +222,11 @@ impl Filesystem {
                 continue;
             };
             let policy = *self.policy.lock();
+            if !policy.enabled && state.changes.is_empty() && !is_large(&state) {
+                // What a checkpoint has stored waits for somebody's commit.
+                self.changed.wait(&mut state);
+                continue;
+            }
             let pause = if is_large(&state) {
                 Duration::ZERO
             } else if policy.enabled {
@@ -262,7 +272,9 @@ fn nothing_to_store(state: &mut State, is_commit: bool) -> Option<CommitOutcome>
     if !state.changes.is_empty() || has_checkpoint || is_large(state) {
         return None;
     }
-    state.first_change = None;
+    if !state.is_checkpointed {
+        state.first_change = None;
+    }
     Some(outcome_of(state))
 }
 
@@ -292,6 +304,10 @@ fn finish(
             // A commit that was not made for want of a difference that counts is one, too.
             let is_ahead = state.is_checkpointed || submitted.root != cut.base;
             state.is_checkpointed = is_checkpoint || (!submitted.is_new && is_ahead);
+            if is_checkpoint {
+                // Still uncommitted: looking at a mount must not put its commit off.
+                state.first_change = state.first_change.or(cut.first_change);
+            }
             state.complete(cut, &submitted);
             Ok(CommitOutcome {
                 commit: submitted.commit,

@@ -33,6 +33,8 @@ pub(crate) struct Cut {
     pub(crate) inode_records: InodeRecords,
     pub(crate) first_journal_segment: u64,
     pub(crate) next_number: u64,
+    /// Since when what is in it is uncommitted.
+    pub(crate) first_change: Option<std::time::Instant>,
     changes: Changes,
     contents: Vec<(u64, Content)>,
 }
@@ -90,8 +92,8 @@ impl State {
             .get(&ROOT)
             .filter(|_| changes.inodes.contains(&ROOT))
             .map(Inode::stored_attributes);
-        self.first_change = None;
         Ok(Cut {
+            first_change: self.first_change.take(),
             head: self.head,
             base: self.base.clone(),
             edit: SnapshotEdit {
@@ -145,7 +147,7 @@ impl State {
     pub(crate) fn put_back(&mut self, cut: Cut) {
         self.changes.merge(cut.changes);
         self.first_change
-            .get_or_insert_with(std::time::Instant::now);
+            .get_or_insert_with(|| cut.first_change.unwrap_or_else(std::time::Instant::now));
     }
 
     /// The names to write, with those on the way to them from the root.

@@ -50,6 +50,7 @@ pub mod check;
 mod chunker;
 pub mod commits;
 mod compress;
+pub mod conflict;
 mod db;
 pub mod diff;
 pub mod edit;
@@ -62,6 +63,7 @@ mod local_source;
 pub mod lookup;
 #[cfg(test)]
 mod memory_store;
+pub mod merge;
 pub mod metadata;
 pub mod object;
 pub mod operation;

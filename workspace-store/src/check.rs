@@ -246,6 +246,11 @@ impl Check<'_> {
                     return Ok(());
                 }
             };
+            if let Some(conflicts) = commit.conflicts
+                && let Err(error) = check.store.conflict_set(conflicts)
+            {
+                check.problem(&what, &error.to_string());
+            }
             for tree in [Some(commit.root.tree), commit.root.links]
                 .into_iter()
                 .flatten()

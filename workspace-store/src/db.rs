@@ -6,6 +6,7 @@
 //! many of them as it likes in one transaction.
 
 pub(crate) mod audit;
+pub(crate) mod conflicts;
 pub(crate) mod connection;
 pub(crate) mod history;
 pub(crate) mod migrate;

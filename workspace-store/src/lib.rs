@@ -44,6 +44,7 @@
 //! # }
 //! ```
 
+mod ancestry;
 pub mod audit;
 mod blobs;
 pub mod check;

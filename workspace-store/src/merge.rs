@@ -123,6 +123,7 @@ pub fn merge_roots(
         outcomes: BTreeMap::new(),
         conflicts: BTreeMap::new(),
         links: BTreeMap::new(),
+        joined: BTreeSet::new(),
         settled: BTreeSet::new(),
         closed: BTreeSet::new(),
     };
@@ -179,6 +180,8 @@ struct Merge<'a> {
     conflicts: BTreeMap<Vec<u8>, Conflict>,
     /// Files with several names whose inode changes.
     links: BTreeMap<LinkId, MergedInode>,
+    /// Paths of files for which both sides' content was looked at.
+    joined: BTreeSet<Vec<u8>>,
     /// Paths that a rename has dealt with.
     settled: BTreeSet<Vec<u8>>,
     /// Paths that stay as they are in `ours`, with all below.
@@ -560,6 +563,7 @@ impl Merge<'_> {
             }
             return Ok(());
         }
+        self.joined.insert(path.to_vec());
         let joined = merge_inodes(
             self.reader,
             kin.map(|base| &base.inode),
@@ -659,13 +663,17 @@ impl Merge<'_> {
         let mut lost: BTreeMap<LinkId, Vec<Vec<u8>>> = BTreeMap::new();
         let mut staying = BTreeSet::new();
         for (path, outcome) in &self.outcomes {
-            if let Outcome::File {
-                link: Some(Link::Ours(id)),
-                ..
-            } = outcome
+            let stays = match outcome {
+                Outcome::File {
+                    link: Some(Link::Ours(id)),
+                    ..
+                } => Some(*id),
+                _ => None,
+            };
+            staying.extend(stays);
+            if let Some(id) = self.ours_at(path)?.and_then(|ours| ours.link)
+                && stays != Some(id)
             {
-                staying.insert(*id);
-            } else if let Some(id) = self.ours_at(path)?.and_then(|ours| ours.link) {
                 lost.entry(id).or_default().push(path.clone());
             }
         }
@@ -676,10 +684,14 @@ impl Merge<'_> {
             ) else {
                 continue;
             };
-            let is_changed =
-                self.links.contains_key(&id) || !is_same_but_time(&base.inode, &ours.inode);
+            let differs = |inode: &MergedInode| inode.differs_but_for_time(&base.inode);
+            let is_changed = self.links.get(&id).is_some_and(differs)
+                || !is_same_but_time(&base.inode, &ours.inode);
             let has_names = (paths.len() as u64) < u64::from(ours.link_count);
-            if !is_changed || has_names || staying.contains(&id) {
+            // A join at one of its names saw what `ours` did to it, but not what `theirs` did.
+            let is_joined = !self.links.contains_key(&id)
+                && paths.iter().any(|path| self.joined.contains(path));
+            if !is_changed || has_names || is_joined || staying.contains(&id) {
                 continue;
             }
             self.keep_name(id, &paths, &base.inode, &ours.inode)?;

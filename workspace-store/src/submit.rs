@@ -7,18 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::commits::{encode_changes, path_hash};
 use crate::compress::compress;
+use crate::conflict::ConflictChange;
 use crate::db::objects::Packed;
 use crate::db::operations::NewOperation;
 use crate::db::refs::BranchRow;
 use crate::db::{self, Connection, history};
 use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::{CommitId, WorkspaceId};
-use crate::object::codec::{commit_id, encode_commit};
+use crate::id::{CommitId, ConflictSetId, WorkspaceId};
+use crate::object::codec::{commit_id, conflict_set_id, encode_commit, encode_conflicts};
 use crate::object::{Commit, CommitKind, Name, Root, Timestamp};
 use crate::operation::{OperationKind, record};
 use crate::snapshot::{Changes, ProgressFunction};
-use crate::source::{CommitRequest, InodeRecord, OverlayState, Submission, Submitted};
+use crate::source::{CommitRequest, InodeRecord, NextVersion, OverlayState, Submission, Submitted};
 use crate::store::{Inner, Store};
 
 /// The branch that a commit is made on.
@@ -70,7 +71,7 @@ impl Store {
         let (commit, is_new) = self.inner.commit_root(
             target,
             expected_head,
-            stored.root.clone(),
+            stored.root.clone().into(),
             Some(request),
             None,
         )?;
@@ -82,8 +83,8 @@ impl Store {
         })
     }
 
-    /// Commits a stored tree to a branch; gives back the commit, or the head if its tree is the
-    /// same already.
+    /// Commits a stored tree to a branch; gives back the commit, or the head if it says the same
+    /// already.
     ///
     /// # Errors
     /// `Conflict` if the branch no longer names `expected_head`, `InvalidInput` if the tree isn't
@@ -93,10 +94,14 @@ impl Store {
         workspace: WorkspaceId,
         branch: &str,
         expected_head: CommitId,
-        root: Root,
+        next: impl Into<NextVersion>,
         request: CommitRequest,
     ) -> Result<CommitId> {
-        for tree in [Some(root.tree), root.links].into_iter().flatten() {
+        let next = next.into();
+        for tree in [Some(next.root.tree), next.root.links]
+            .into_iter()
+            .flatten()
+        {
             if !self.inner.has_tree_node(tree)? {
                 return Err(StoreError::new(
                     ErrorKind::InvalidInput,
@@ -111,7 +116,7 @@ impl Store {
         };
         let (commit, _) =
             self.inner
-                .commit_root(target, expected_head, root, Some(request), None)?;
+                .commit_root(target, expected_head, next, Some(request), None)?;
         Ok(commit)
     }
 }
@@ -129,7 +134,10 @@ impl Inner {
         let (commit, is_new) = self.commit_root(
             target,
             submission.expected_head,
-            stored.root.clone(),
+            NextVersion {
+                root: stored.root.clone(),
+                lineage: submission.lineage,
+            },
             submission.commit,
             Some(update),
         )?;
@@ -145,21 +153,30 @@ impl Inner {
         &self,
         target: Target,
         expected_head: CommitId,
-        root: Root,
+        next: NextVersion,
         request: Option<CommitRequest>,
         update: Option<OverlayUpdate>,
     ) -> Result<(CommitId, bool)> {
+        let NextVersion { root, lineage } = next;
         let head = self.commit(expected_head)?;
+        let conflicts = PreparedConflicts::new(&lineage.conflicts, head.conflicts)?;
+        let merged = lineage.merged;
         let prepared = match request {
             Some(request)
                 if head.root != root
+                    || merged.is_some()
+                    || conflicts.id != head.conflicts
                     || (request.is_named() && head.kind == CommitKind::Snapshot) =>
             {
                 let changes = self.changes_between(&head.root, &root)?;
                 let is_wanted = !update.as_ref().is_some_and(|update| update.is_automatic)
                     || !changes.paths.is_empty();
                 is_wanted
-                    .then(|| Prepared::new(expected_head, root.clone(), request, &changes))
+                    .then(|| {
+                        let parents = [Some(expected_head), merged];
+                        let parents = parents.into_iter().flatten().collect();
+                        Prepared::new(parents, root.clone(), conflicts, request, &changes)
+                    })
                     .transpose()?
             }
             _ => None,
@@ -211,25 +228,28 @@ struct Prepared {
     id: CommitId,
     encoded: Vec<u8>,
     commit: Commit,
+    conflicts: PreparedConflicts,
     changes: PreparedChanges,
 }
 
 impl Prepared {
     fn new(
-        parent: CommitId,
+        parents: Vec<CommitId>,
         root: Root,
+        conflicts: PreparedConflicts,
         request: CommitRequest,
         changes: &Changes,
     ) -> Result<Self> {
         let commit = Commit {
             root,
-            parents: vec![parent],
+            parents,
             author: request.author,
             kind: request.kind,
             time: Timestamp::now(),
             message: request.message,
             run: request.run,
             step: request.step,
+            conflicts: conflicts.id,
         };
         let encoded = encode_commit(&commit);
         let id = commit_id(&encoded);
@@ -237,6 +257,7 @@ impl Prepared {
             id,
             encoded,
             commit,
+            conflicts,
             changes: PreparedChanges::new(changes)?,
         })
     }
@@ -256,6 +277,9 @@ impl Prepared {
             &self.commit.parents,
         )?;
         self.changes.write(connection, number)?;
+        if let (Some(id), Some(packed)) = (self.conflicts.id, &self.conflicts.packed) {
+            db::conflicts::insert(connection, id, packed)?;
+        }
         db::refs::move_branch(connection, branch.number, number)?;
         let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
         record(
@@ -281,6 +305,39 @@ impl Prepared {
             },
         )?;
         Ok(())
+    }
+}
+
+/// The conflicts of a commit.
+#[derive(Debug)]
+struct PreparedConflicts {
+    id: Option<ConflictSetId>,
+    /// The set, if it may be new.
+    packed: Option<Packed>,
+}
+
+impl PreparedConflicts {
+    fn new(change: &ConflictChange, inherited: Option<ConflictSetId>) -> Result<Self> {
+        let set = match change {
+            ConflictChange::Keep => return Ok(Self::stored(inherited)),
+            ConflictChange::Take(id) => return Ok(Self::stored(*id)),
+            ConflictChange::Set(set) if set.is_empty() => return Ok(Self::stored(None)),
+            ConflictChange::Set(set) => set,
+        };
+        let encoded = encode_conflicts(set);
+        let (encoding, stored) = compress(&encoded)?;
+        Ok(Self {
+            id: Some(conflict_set_id(&encoded)),
+            packed: Some(Packed {
+                encoding,
+                size: encoded.len(),
+                stored: stored.into_owned(),
+            }),
+        })
+    }
+
+    fn stored(id: Option<ConflictSetId>) -> Self {
+        Self { id, packed: None }
     }
 }
 

@@ -7,15 +7,15 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::schema::{
-    APPLICATION_ID, KNOWN_COMPATIBLE, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE,
-    SCHEMA_VERSION, TABLES,
+    APPLICATION_ID, INCOMPATIBLE_ON_USE, KNOWN_COMPATIBLE, KNOWN_INCOMPATIBLE,
+    KNOWN_READ_ONLY_COMPATIBLE, SCHEMA_VERSION, TABLES, VERSION_2_TABLES,
 };
 use crate::error::{ErrorKind, Result, StoreError};
 
 const PAGE_BYTES: u32 = 8192;
 
 /// Steps from one version to the next: `MIGRATIONS[n]` brings version n+1 to n+2.
-const MIGRATIONS: &[&str] = &[];
+const MIGRATIONS: &[&[&str]] = &[VERSION_2_TABLES];
 
 /// Makes the tables of an empty database, or checks and migrates an existing one.
 ///
@@ -64,6 +64,7 @@ pub(crate) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     check_features(connection, path)?;
     for (index, step) in MIGRATIONS.iter().enumerate().skip(version as usize - 1) {
         let next = index + 2;
+        let step = step.concat();
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {step}; PRAGMA user_version = {next}; COMMIT"
         ))?;
@@ -81,6 +82,9 @@ fn create(connection: &Connection) -> Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let made = (|| {
         connection.execute_batch(TABLES)?;
+        for tables in MIGRATIONS.iter().copied().flatten() {
+            connection.execute_batch(tables)?;
+        }
         for (key, names) in features {
             connection.execute(
                 "INSERT INTO meta (key, value) VALUES (?1, ?2)",
@@ -116,7 +120,8 @@ pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()>
             .find(|name| !known.contains(name))
             .map(str::to_owned)
     };
-    if let Some(name) = unknown(&features("features_incompatible")?, KNOWN_INCOMPATIBLE) {
+    let known = [KNOWN_INCOMPATIBLE, INCOMPATIBLE_ON_USE].concat();
+    if let Some(name) = unknown(&features("features_incompatible")?, &known) {
         return Err(newer(path, &format!("the feature '{name}'")));
     }
     let read_only = features("features_read_only_compatible")?;
@@ -126,6 +131,17 @@ pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()>
             &format!("the feature '{name}', which forbids writing"),
         ));
     }
+    Ok(())
+}
+
+/// Notes that the database uses a feature that must be known, inside the transaction that does.
+pub(super) fn note_feature(connection: &Connection, name: &str) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE meta SET value = value || ' ' || ?1 WHERE key = 'features_incompatible'
+             AND instr(' ' || value || ' ', ' ' || ?1 || ' ') = 0",
+        )?
+        .execute([name])?;
     Ok(())
 }
 

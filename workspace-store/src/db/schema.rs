@@ -4,7 +4,7 @@
 pub(super) const APPLICATION_ID: i32 = 0x4b55_5241;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 1;
+pub(super) const SCHEMA_VERSION: i32 = 2;
 
 /// Features that a database may use without harm to older versions that don't know them.
 pub(super) const KNOWN_COMPATIBLE: &[&str] = &[];
@@ -17,8 +17,30 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
     "split-directories",
     "link-table",
 ];
+/// Features that must be known, too, but that only databases have which use them.
+pub(super) const INCOMPATIBLE_ON_USE: &[&str] = &[CONFLICT_SETS];
+/// Commits name sets of conflicts.
+pub(super) const CONFLICT_SETS: &str = "conflict-sets";
 
-/// Makes the tables of an empty database.
+/// What version 2 adds to version 1: each part of the program has its own tables.
+pub(super) const VERSION_2_TABLES: &[&str] = &[CONFLICT_TABLES, PURGE_TABLES];
+
+/// Sets of conflicts that commits name.
+const CONFLICT_TABLES: &str = "
+CREATE TABLE conflict_set (
+    id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL, encoding INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+";
+
+/// Content that was taken out of all versions: what is asked for it is told so.
+const PURGE_TABLES: &str = "
+CREATE TABLE purged_content (
+    hash BLOB PRIMARY KEY, size INTEGER NOT NULL, purged_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Makes the tables of version 1.
 ///
 /// `chunk_data` stands apart from `chunk`, so that payloads can move to another store.
 /// `path_commit` is the path index: first 8 bytes of BLAKE3 of each changed path and of each

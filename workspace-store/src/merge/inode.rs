@@ -28,6 +28,22 @@ pub(super) struct MergedInode {
     pub(super) node: MergedNode,
 }
 
+impl MergedInode {
+    /// Whether more than the modification time differs.
+    pub(super) fn differs_but_for_time(&self, other: &Inode) -> bool {
+        match &self.node {
+            MergedNode::Text(_) => true,
+            MergedNode::Stored(node) => {
+                let inode = Inode {
+                    attributes: self.attributes.clone(),
+                    node: node.clone(),
+                };
+                !is_same_but_time(&inode, other)
+            }
+        }
+    }
+}
+
 impl From<Inode> for MergedInode {
     fn from(inode: Inode) -> Self {
         Self {

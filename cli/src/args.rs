@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod diff;
 pub mod file;
 pub mod log;
+pub mod merge;
 pub mod mount;
 pub mod program;
 pub mod revert;
@@ -124,6 +125,12 @@ pub enum Command {
     Rollback(revert::RollbackArgs),
     /// Take an operation back
     Undo(revert::UndoArgs),
+    /// Bring what another branch or fork changed into a workspace
+    Merge(merge::MergeArgs),
+    /// List what a merge could not join
+    Conflicts(merge::ConflictsArgs),
+    /// End conflicts, with what is there now or with one of the sides
+    Resolve(merge::ResolveArgs),
     /// List the operations of a workspace, newest first
     Operations(revert::OperationsArgs),
     /// Make a workspace that begins at a state of another one, without copying

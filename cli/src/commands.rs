@@ -9,6 +9,7 @@ pub mod daemon;
 pub mod diff;
 pub mod file;
 pub mod log;
+pub mod merge;
 pub mod mount;
 pub mod program;
 pub mod revert;
@@ -42,7 +43,10 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Export(arguments) => transfer::export(context, arguments).await?,
         Command::Import(arguments) => transfer::import(context, arguments).await?,
         Command::Restore(arguments) => revert::restore(context, arguments).await?,
-        Command::Rollback(arguments) => revert::rollback(context, arguments).await?,
+        Command::Rollback(arguments) => return revert::rollback(context, arguments).await,
+        Command::Merge(arguments) => return merge::merge(context, arguments).await,
+        Command::Conflicts(arguments) => merge::conflicts(context, arguments).await?,
+        Command::Resolve(arguments) => merge::resolve(context, arguments).await?,
         Command::Undo(arguments) => revert::undo(context, arguments).await?,
         Command::Operations(arguments) => revert::operations(context, arguments).await?,
         Command::Fork(arguments) => workspace::fork(context, arguments).await?,

@@ -11,12 +11,13 @@
 mod assemble;
 mod inode;
 mod rename;
+mod resolve;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use resolve::{Resolution, has_markers_left, resolution_edit};
 pub use text::MergeLabels;
-pub(crate) use text::has_markers;
 
 use assemble::{Link, Outcome};
 use inode::{MergedInode, is_same_but_time, is_same_kind, merge_attributes, merge_inodes};
@@ -78,6 +79,13 @@ struct Found {
 impl Found {
     fn is_directory(&self) -> bool {
         matches!(self.inode.node, Node::Directory { .. })
+    }
+
+    fn entry(&self) -> TreeEntry {
+        match self.link {
+            Some(id) => TreeEntry::Link(id),
+            None => TreeEntry::Inline(self.inode.clone()),
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use computerd_api::v1::route;
 
 use super::Api;
-use crate::verbs::{commits, config, control, diff, files, history, mounts, references, revert};
-use crate::verbs::{transfer, workspaces};
+use crate::verbs::{commits, config, control, diff, files, history, merge, mounts, references};
+use crate::verbs::{resolve, revert, transfer, workspaces};
 
 pub(super) fn add(api: &mut Api) {
     api.get(route::VERSION, "Versions", control::version);
@@ -31,6 +31,17 @@ pub(super) fn add(api: &mut Api) {
     api.stream(route::IMPORT, "Bring content in", transfer::import);
     api.post(route::RESTORE, "Bring paths back", revert::restore);
     api.post(route::ROLLBACK, "Set a branch back", revert::rollback);
+    api.post(route::MERGE, "Bring another history in", merge::merge);
+    api.post(
+        route::CONFLICTS,
+        "List what could not be joined",
+        resolve::conflicts,
+    );
+    api.post(
+        route::RESOLVE,
+        "Take paths out of the conflicts",
+        resolve::resolve,
+    );
     api.post(route::UNDO, "Take an operation back", revert::undo);
     api.post(route::OPERATIONS, "List operations", history::operations);
     api.post(

@@ -1,17 +1,21 @@
 //! Rollback, restore and undo: older states come back as new commits [G-4].
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use computerd_api::v1::{Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest};
 use workspace_store::CommitId;
+use workspace_store::conflict::{Conflict, ConflictChange, ConflictSet};
 use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
 use workspace_store::object::{CommitKind, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
 use workspace_store::restore::{restore_edit, revert_edit};
+use workspace_store::source::{Lineage, NextVersion};
 use workspace_store::workspace::WorkspaceInfo;
 
 use super::config;
+use super::take_out::take_out;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -23,28 +27,35 @@ const SHOWN_CONFLICTS: usize = 10;
 /// Begins the message of a commit that takes operations back; the number follows.
 const UNDO_MESSAGE: &str = "undo operation ";
 
-/// How to compute the wanted tree from the one that is there now.
-type Wanted<'a> = &'a dyn Fn(&Root) -> Result<Root>;
+/// How to compute the wanted state from the tree that is there now.
+pub(super) type Wanted<'a> = &'a dyn Fn(&Root) -> Result<NextVersion>;
 
 /// What is to be done to a branch.
-struct Change<'a> {
-    workspace: &'a WorkspaceInfo,
-    branch: String,
-    kind: CommitKind,
-    message: String,
-    principal: String,
-    target: Option<CommitId>,
-    is_dry_run: bool,
+pub(super) struct Change<'a> {
+    pub(super) workspace: &'a WorkspaceInfo,
+    pub(super) branch: String,
+    pub(super) kind: CommitKind,
+    pub(super) message: String,
+    pub(super) principal: String,
+    pub(super) target: Option<CommitId>,
+    pub(super) is_dry_run: bool,
 }
 
 impl Change<'_> {
-    fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+    /// Does it, or says what would be done.
+    pub(super) fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
         if self.is_dry_run {
             return self.plan_only(daemon, wanted);
         }
+        let last = RefCell::new(Lineage::default());
+        let wanted = |now: &Root| {
+            let next = wanted(now)?;
+            *last.borrow_mut() = next.lineage.clone();
+            Ok(next)
+        };
         let _access = daemon.write_access(self.workspace, &self.branch, &self.principal)?;
         let request = commit_request(&self.principal, self.kind, &self.message);
-        let outcome = daemon.change_branch(self.workspace.id, &self.branch, wanted, &request)?;
+        let outcome = daemon.change_branch(self.workspace.id, &self.branch, &wanted, &request)?;
         let operation = match outcome.commit {
             Some(commit) => daemon.operation_of(self.workspace, commit)?,
             None => None,
@@ -54,7 +65,10 @@ impl Change<'_> {
                 daemon,
                 outcome.before,
                 &outcome.before_root,
-                &outcome.root,
+                &NextVersion {
+                    root: outcome.root,
+                    lineage: last.into_inner(),
+                },
                 0,
             )?,
             commit: outcome.commit.map(|commit| commit.to_hex()),
@@ -74,10 +88,10 @@ impl Change<'_> {
             &live.root,
             &DiffOptions::default(),
         )?;
-        let root = wanted(&live.root)?;
+        let next = wanted(&live.root)?;
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
-            plan: self.plan(daemon, commit, &live.root, &root, uncommitted_count)?,
+            plan: self.plan(daemon, commit, &live.root, &next, uncommitted_count)?,
             commit: None,
             rescue: None,
             operation: None,
@@ -89,14 +103,15 @@ impl Change<'_> {
         daemon: &Daemon,
         head: CommitId,
         now: &Root,
-        wanted: &Root,
+        next: &NextVersion,
         uncommitted_count: u64,
     ) -> Result<Plan> {
         let options = DiffOptions {
             renames: true,
             ..DiffOptions::default()
         };
-        let entries = diff_roots(&daemon.store, now, wanted, &options)?;
+        let entries = diff_roots(&daemon.store, now, &next.root, &options)?;
+        let conflicts = self.new_conflicts(daemon, head, &next.lineage)?;
         let shown = &entries[..entries.len().min(Plan::MAX_CHANGES)];
         let mounts = daemon.mounts.list().into_iter().filter(|mount| {
             mount.workspace == self.workspace.name && mount.branch.as_deref() == Some(&self.branch)
@@ -115,10 +130,49 @@ impl Change<'_> {
             uncommitted_count,
             changes: shown.iter().map(convert::diff_entry).collect(),
             change_count: entries.len() as u64,
+            conflict_count: conflicts.len() as u64,
+            conflicts: conflicts
+                .iter()
+                .take(Plan::MAX_CHANGES)
+                .map(convert::conflict)
+                .collect(),
+            is_recorded: !next.lineage.is_plain(),
             references: Vec::new(),
             mounts: mounts.map(|mount| mount.mountpoint).collect(),
         })
     }
+}
+
+impl Change<'_> {
+    /// Conflicts that the branch doesn't have yet.
+    fn new_conflicts(
+        &self,
+        daemon: &Daemon,
+        head: CommitId,
+        lineage: &Lineage,
+    ) -> Result<Vec<Conflict>> {
+        let ConflictChange::Set(set) = &lineage.conflicts else {
+            return Ok(Vec::new());
+        };
+        let known = daemon.store.conflicts(head)?;
+        Ok(set
+            .entries()
+            .iter()
+            .filter(|conflict| !known.entries().contains(conflict))
+            .cloned()
+            .collect())
+    }
+}
+
+/// A tree as it was in a commit, with the conflicts that it had.
+fn as_in_commit(daemon: &Daemon, branch: CommitId, commit: CommitId) -> Result<NextVersion> {
+    let head = daemon.store.commit(branch)?;
+    let commit = daemon.store.commit(commit)?;
+    let mut next = NextVersion::from(commit.root.clone());
+    if head.conflicts != commit.conflicts {
+        next.lineage.conflicts = ConflictChange::Take(commit.conflicts);
+    }
+    Ok(next)
 }
 
 fn count_changes(entries: &[DiffEntry]) -> String {
@@ -129,11 +183,11 @@ fn count_changes(entries: &[DiffEntry]) -> String {
     }
 }
 
-fn short(commit: CommitId) -> String {
+pub(super) fn short(commit: CommitId) -> String {
     commit.to_hex()[..12].to_owned()
 }
 
-fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
+pub(super) fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
     paths
         .iter()
         .map(|path| clean_path(path.as_bytes()))
@@ -145,7 +199,16 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
     let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let target = daemon.store.resolve(workspace.id, &body.revision)?;
+    let Some(revision) = &body.revision else {
+        return take_out(call, &workspace, branch, body);
+    };
+    if body.run.is_some() || body.by.is_some() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "roll back to a state, or take out the changes of a run or principal; not both",
+        ));
+    }
+    let target = daemon.store.resolve(workspace.id, revision)?;
     let target_root = daemon.store.commit(target)?.root.clone();
     let paths = clean_paths(&body.paths)?;
     let is_whole = paths.is_empty() || paths.iter().any(Vec::is_empty);
@@ -165,10 +228,11 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
     };
     change.run(daemon, &|now| {
         if is_whole {
-            return Ok(target_root.clone());
+            let head = daemon.store.branch(workspace.id, &change.branch)?;
+            return as_in_commit(daemon, head, target);
         }
         let plan = restore_edit(&daemon.store, now, &target_root, &paths)?;
-        daemon.store.build_root(now, plan.edit, &|_| {})
+        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
     })
 }
 
@@ -198,7 +262,7 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
     };
     change.run(daemon, &|now| {
         let plan = restore_edit(&daemon.store, now, &from_root, &paths)?;
-        daemon.store.build_root(now, plan.edit, &|_| {})
+        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
     })
 }
 
@@ -328,12 +392,25 @@ fn undo_commit(
         is_dry_run,
     };
     change.run(daemon, &|now| {
+        let head = daemon.store.branch(workspace.id, &change.branch)?;
+        let conflicts = ConflictSet::merge(
+            &daemon.store.conflicts(after)?,
+            &daemon.store.conflicts(head)?,
+            &daemon.store.conflicts(before)?,
+        );
+        let with_conflicts = |root| -> Result<NextVersion> {
+            let mut next = NextVersion::from(root);
+            if conflicts != daemon.store.conflicts(head)? {
+                next.lineage.conflicts = ConflictChange::Set(conflicts.clone());
+            }
+            Ok(next)
+        };
         if *now == after_root {
-            return Ok(before_root.clone());
+            return with_conflicts(before_root.clone());
         }
         let plan = revert_edit(&daemon.store, &before_root, &after_root, now)?;
         if plan.conflicts.is_empty() {
-            return daemon.store.build_root(now, plan.edit, &|_| {});
+            return with_conflicts(daemon.store.build_root(now, plan.edit, &|_| {})?);
         }
         let shown: Vec<String> = plan
             .conflicts
@@ -409,6 +486,9 @@ fn undo_reference(
             uncommitted_count: 0,
             changes: Vec::new(),
             change_count: 0,
+            conflicts: Vec::new(),
+            conflict_count: 0,
+            is_recorded: true,
             references: vec![format!(
                 "{}: {} -> {}",
                 record.target,

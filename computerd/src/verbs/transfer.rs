@@ -94,7 +94,7 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
         &branch,
         &|now| {
             let edit = graft_edit(&daemon.store, now, &imported, &path, body.replace)?;
-            daemon.store.build_root(now, edit, &|_| {})
+            Ok(daemon.store.build_root(now, edit, &|_| {})?.into())
         },
         &request,
     )?;

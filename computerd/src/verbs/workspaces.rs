@@ -1,8 +1,8 @@
 //! Workspaces: list, make, state, fork, handoff.
 
 use computerd_api::v1::{
-    CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult, LeaseInfo,
-    UncommittedBranch, WorkspaceCreated, WorkspaceInfo, WorkspaceList, WorkspaceSizes,
+    BranchConflicts, CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult,
+    LeaseInfo, UncommittedBranch, WorkspaceCreated, WorkspaceInfo, WorkspaceList, WorkspaceSizes,
     WorkspaceStatus,
 };
 use workspace_store::diff::{DiffOptions, diff_roots};
@@ -137,6 +137,22 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
             expires: None,
         })
         .collect();
+    let mut conflicts = Vec::new();
+    for branch in daemon.store.branches(workspace.id)? {
+        let set = daemon.store.conflicts(branch.commit)?;
+        if !set.is_empty() {
+            conflicts.push(BranchConflicts {
+                branch: branch.name,
+                count: set.entries().len() as u64,
+                conflicts: set
+                    .entries()
+                    .iter()
+                    .take(BranchConflicts::MAX_SHOWN)
+                    .map(convert::conflict)
+                    .collect(),
+            });
+        }
+    }
     Ok(WorkspaceStatus {
         head_commit: convert::commit(head, &*daemon.store.commit(head)?, names, Some(counts)),
         branches: references::branch_list(daemon, &workspace)?,
@@ -147,6 +163,7 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
             .filter(|mount| mount.workspace == workspace.name)
             .collect(),
         uncommitted,
+        conflicts,
         leases,
         sizes: WorkspaceSizes {
             entry_count: None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use workspace_store::edit::SnapshotEdit;
 use workspace_store::error::{Result, StoreError};
 use workspace_store::object::{CommitKind, Root};
-use workspace_store::source::{CommitRequest, Submission, Submitted};
+use workspace_store::source::{CommitRequest, Lineage, NextVersion, Submission, Submitted};
 
 use super::filesystem::{CommitOutcome, Filesystem, SwitchOutcome};
 use super::freeze::Cut;
@@ -90,7 +90,7 @@ impl Filesystem {
     /// Of `wanted`, the store and the journal; then nothing was switched.
     pub fn switch(
         &self,
-        wanted: &dyn Fn(&Root) -> Result<Root>,
+        wanted: &dyn Fn(&Root) -> Result<NextVersion>,
         request: CommitRequest,
     ) -> Result<SwitchOutcome> {
         let _guard = self.commit_lock.lock();
@@ -119,9 +119,9 @@ impl Filesystem {
             before_root: state.base.clone(),
             rescue: None,
             commit: None,
-            root: target.clone(),
+            root: target.root.clone(),
         };
-        if state.base == target {
+        if state.base == target.root && target.lineage.is_plain() {
             return Ok(outcome);
         }
         if nothing_to_store(state, true).is_none() {
@@ -136,7 +136,7 @@ impl Filesystem {
             outcome.rescue = rescued.is_new.then_some(rescued.commit);
         }
         self.load_watched(state, &watchers);
-        let plan = state.plan_switch(&target).map_err(|errno| {
+        let plan = state.plan_switch(&target.root).map_err(|errno| {
             let error = std::io::Error::from_raw_os_error(errno.0);
             StoreError::io(
                 format!("{}: read the version", describe(request.kind)),
@@ -150,8 +150,9 @@ impl Filesystem {
             return Err(journal_error(errno));
         }
         let mut submission = take_submission(&mut cut, Some(request));
-        submission.edit = SnapshotEdit::unchanged(&target);
-        submission.base = target;
+        submission.edit = SnapshotEdit::unchanged(&target.root);
+        submission.base = target.root;
+        submission.lineage = target.lineage;
         submission.inode_records.extend(
             plan.inode_records
                 .iter()
@@ -163,7 +164,7 @@ impl Filesystem {
         state.apply_switch(plan, switched.root);
         drop(settled);
         self.tell_sessions(notifications, &events, &watchers);
-        outcome.commit = Some(switched.commit);
+        outcome.commit = switched.is_new.then_some(switched.commit);
         Ok(outcome)
     }
 
@@ -285,6 +286,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         base: cut.base.clone(),
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         commit,
+        lineage: Lineage::default(),
         is_automatic: false,
         first_journal_segment: cut.first_journal_segment,
         next_inode_number: cut.next_number,

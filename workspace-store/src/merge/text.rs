@@ -95,7 +95,7 @@ pub(super) fn merge_text(
 }
 
 /// Whether a text still has a line that begins as the markers of a conflict with this label do.
-pub(crate) fn has_markers(content: &[u8], theirs_label: &str) -> bool {
+pub(super) fn has_markers(content: &[u8], theirs_label: &str) -> bool {
     let last = format!(">>>>>>> {theirs_label}");
     lines(content)
         .iter()

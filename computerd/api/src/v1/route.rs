@@ -22,6 +22,9 @@
 //! | [`IMPORT`] | POST …/import | `ImportRequest` | lines of `ImportResult` |
 //! | [`RESTORE`] | POST …/restore | `RestoreRequest` | `RevertResult` |
 //! | [`ROLLBACK`] | POST …/rollback | `RollbackRequest` | `RevertResult` |
+//! | [`MERGE`] | POST …/merge | `MergeRequest` | `RevertResult` |
+//! | [`CONFLICTS`] | POST …/conflicts | `ConflictQuery` | `ConflictList` |
+//! | [`RESOLVE`] | POST …/resolve | `ResolveRequest` | `RevertResult` |
 //! | [`UNDO`] | POST …/undo | `UndoRequest` | `RevertResult` |
 //! | [`OPERATIONS`] | POST …/operations | `OperationQuery` | `OperationList` |
 //! | [`FORK`] | POST …/fork | `ForkRequest` | `ForkResult` |
@@ -77,6 +80,12 @@ pub const IMPORT: &str = "/v1/workspaces/{workspace}/import";
 pub const RESTORE: &str = "/v1/workspaces/{workspace}/restore";
 /// Set a branch back.
 pub const ROLLBACK: &str = "/v1/workspaces/{workspace}/rollback";
+/// Bring another history in.
+pub const MERGE: &str = "/v1/workspaces/{workspace}/merge";
+/// What could not be joined.
+pub const CONFLICTS: &str = "/v1/workspaces/{workspace}/conflicts";
+/// Take paths out of the conflicts.
+pub const RESOLVE: &str = "/v1/workspaces/{workspace}/resolve";
 /// Take an operation back.
 pub const UNDO: &str = "/v1/workspaces/{workspace}/undo";
 /// List operations.

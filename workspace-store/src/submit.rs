@@ -277,6 +277,10 @@ impl Prepared {
             &self.commit.parents,
         )?;
         self.changes.write(connection, number)?;
+        for parent in &self.commit.parents[1..] {
+            let parent = history::require(connection, *parent)?;
+            history::make_visible(connection, workspace, parent)?;
+        }
         if let (Some(id), Some(packed)) = (self.conflicts.id, &self.conflicts.packed) {
             db::conflicts::insert(connection, id, packed)?;
         }

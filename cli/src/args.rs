@@ -12,6 +12,7 @@ pub mod log;
 pub mod merge;
 pub mod mount;
 pub mod program;
+pub mod purge;
 pub mod revert;
 pub mod shared;
 pub mod target;
@@ -131,6 +132,8 @@ pub enum Command {
     Conflicts(merge::ConflictsArgs),
     /// End conflicts, with what is there now or with one of the sides
     Resolve(merge::ResolveArgs),
+    /// Remove the content of paths from all versions, for good
+    Purge(purge::PurgeArgs),
     /// List the operations of a workspace, newest first
     Operations(revert::OperationsArgs),
     /// Make a workspace that begins at a state of another one, without copying

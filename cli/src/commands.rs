@@ -12,6 +12,7 @@ pub mod log;
 pub mod merge;
 pub mod mount;
 pub mod program;
+pub mod purge;
 pub mod revert;
 pub mod status;
 pub mod transfer;
@@ -48,6 +49,7 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Conflicts(arguments) => merge::conflicts(context, arguments).await?,
         Command::Resolve(arguments) => merge::resolve(context, arguments).await?,
         Command::Undo(arguments) => revert::undo(context, arguments).await?,
+        Command::Purge(arguments) => purge::purge(context, arguments).await?,
         Command::Operations(arguments) => revert::operations(context, arguments).await?,
         Command::Fork(arguments) => workspace::fork(context, arguments).await?,
         Command::Branch(arguments) => branch::branch(context, arguments).await?,

@@ -8,6 +8,7 @@ pub mod files;
 pub mod history;
 pub mod merge;
 pub mod mounts;
+pub mod purge;
 pub mod references;
 pub mod resolve;
 pub mod revert;

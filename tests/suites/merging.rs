@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use e2e::{TestStore, assert_same_tree, manifest, shell_ok, without_root_times};
+use e2e::{TestStore, assert_same_tree, manifest, run, shell_ok, without_root_times};
 
 /// Exit code of a verb that left conflicts.
 const CONFLICTS: i32 = 8;
@@ -122,7 +122,7 @@ fn fuse_g8_conflicts_show_in_the_mount_and_are_resolved_and_undone() {
          printf '\\0base' >binary",
     );
     store.commit("demo", "base");
-    store.ok(&["branch", "demo", "agent"]);
+    store.ok(&["branch", "create", "demo", "agent"]);
     let agent = store.mount("demo@agent");
     shell_ok(
         &agent.path,
@@ -255,6 +255,56 @@ fn histories_without_a_common_commit_are_not_merged() {
     assert!(refused.stderr.contains("nothing in common"), "{refused}");
     let unknown = store.kura(&["merge", "demo", "nobody"]);
     assert_eq!(unknown.code, 4, "{unknown}");
+}
+
+#[test]
+fn fuse_a_purged_secret_is_nowhere_and_other_content_stays() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    let secret = "the-secret-that-nobody-may-ever-read-0123456789";
+    fs::write(mount.join(".env"), secret).unwrap();
+    let large: Vec<u8> = (0..400_000_u32)
+        .flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes())
+        .collect();
+    fs::write(mount.join("large"), &large).unwrap();
+    shell_ok(
+        &mount.path,
+        "mkdir d; cp large d/large; cp .env d/secret; echo kept >app",
+    );
+    let with_secret = store.commit("demo", "with the secret");
+    store.ok(&["fork", "demo", "other"]);
+    let there = store.kura(&["purge", "demo", ".env", "--yes"]);
+    assert_eq!(there.code, 3, "{there}");
+    assert!(there.stderr.contains("still there"), "{there}");
+    shell_ok(&mount.path, "rm -r .env d/secret large");
+    store.commit("demo", "without");
+    let other = store.mount("other");
+    shell_ok(&other.path, "rm -r .env d/secret large");
+    store.commit("other", "without");
+
+    let planned = store.ok(&["purge", "demo", ".env", "d/secret", "large", "--dry-run"]);
+    assert!(planned.stdout.contains("1 contents stay"), "{planned}");
+    let unasked = store.kura(&["purge", "demo", ".env"]);
+    assert_eq!(unasked.code, 2, "{unasked}");
+    store.ok(&["purge", "demo", ".env", "d/secret", "large", "--yes"]);
+    let found = run(std::process::Command::new("grep")
+        .args(["-rlaF", "--", secret])
+        .arg(store.path()));
+    assert_eq!(found.code, 1, "{found}");
+    // Another path has this content.
+    assert_eq!(fs::read(mount.join("d/large")).unwrap(), large);
+    let read = store.kura(&["cat", &format!("demo@{with_secret}:.env")]);
+    assert_eq!(read.code, 4, "{read}");
+    assert!(read.stderr.contains("purged"), "{read}");
+    store.ok(&["show", &format!("demo@{with_secret}"), "--no-patch"]);
+    // It does not come back with an old state.
+    store.ok(&["rollback", "demo", &with_secret, "--yes"]);
+    assert!(!mount.join(".env").exists() && mount.join("large").exists());
+    assert_eq!(fs::read_to_string(mount.join("app")).unwrap(), "kept\n");
+    let audit = store.ok(&["audit", "demo"]);
+    assert!(audit.stdout.contains("purge"), "{audit}");
+    assert_eq!(store.json(&["audit", "--verify"])["is_intact"], true);
 }
 
 /// Agent A rewrites and deletes over three commits while B edits other files and other lines.

@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 if [ "$1" != verb ]; then
     kura=$1 store=$2 workspace=$3 directory=$4 peer=${5:-}
-    for name in MOUNT UMOUNT KILL OPS COMMIT ROLLBACK DIFF UNDO OPEN HANDIN CLOSE LOG; do
+    for name in MOUNT UMOUNT KILL OPS COMMIT ROLLBACK DIFF UNDO OPEN HANDIN CLOSE PURGE LOG; do
         echo "export CASE_$name='KURA=$kura KURA_STORE=$store WORKSPACE=$workspace PEER=$peer $here/cases-env.sh verb $name'"
     done
     echo "export CASE_STORE='$store'"
@@ -55,4 +55,5 @@ print([m["branch"] for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] ==
         kura merge "$WORKSPACE" "$branch"
         ;;
     CLOSE) kura umount "$DEST" ;;
+    PURGE) kura purge "$WORKSPACE" "$PATHNAME" --yes ;;
 esac

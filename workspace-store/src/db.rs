@@ -13,6 +13,7 @@ pub(crate) mod migrate;
 pub(crate) mod objects;
 pub(crate) mod operations;
 pub(crate) mod overlay;
+pub(crate) mod purge;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
 mod schema;
@@ -81,6 +82,14 @@ impl Database {
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.writer.submit(true, job)?.wait()
+    }
+
+    /// Runs `job` on the write connection outside of any transaction.
+    pub(crate) fn alone<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.alone(job)
     }
 
     /// Queues `job` for a transaction that becomes durable with the next one of [`Self::write`].

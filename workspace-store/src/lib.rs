@@ -70,6 +70,7 @@ pub mod object;
 pub mod operation;
 pub mod path;
 pub mod progress;
+pub mod purge;
 pub mod reader;
 pub mod refs;
 mod resolve;

@@ -176,6 +176,22 @@ fn plan_parents(
     Ok(())
 }
 
+/// Plans that there is nothing at these paths, which are there now.
+///
+/// # Errors
+/// `InvalidInput` for paths that can't be; errors of the reader.
+pub fn removal_edit(
+    reader: &dyn ObjectReader,
+    current: &Root,
+    paths: &[Vec<u8>],
+) -> Result<SnapshotEdit> {
+    let wishes = paths
+        .iter()
+        .map(|path| Ok((split_path(path)?, Wish::Nothing)))
+        .collect::<Result<_>>()?;
+    wish_edit(reader, current, wishes)
+}
+
 /// What shall stand at a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Wish {

@@ -4,7 +4,7 @@ use computerd_api::v1::route;
 
 use super::Api;
 use crate::verbs::{commits, config, control, diff, files, history, merge, mounts, references};
-use crate::verbs::{resolve, revert, transfer, workspaces};
+use crate::verbs::{purge, resolve, revert, transfer, workspaces};
 
 pub(super) fn add(api: &mut Api) {
     api.get(route::VERSION, "Versions", control::version);
@@ -41,6 +41,11 @@ pub(super) fn add(api: &mut Api) {
         route::RESOLVE,
         "Take paths out of the conflicts",
         resolve::resolve,
+    );
+    api.post(
+        route::PURGE,
+        "Remove content from all versions",
+        purge::purge,
     );
     api.post(route::UNDO, "Take an operation back", revert::undo);
     api.post(route::OPERATIONS, "List operations", history::operations);

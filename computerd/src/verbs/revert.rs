@@ -7,10 +7,10 @@ use computerd_api::v1::{Plan, RestoreRequest, RevertResult, RollbackRequest, Und
 use workspace_store::CommitId;
 use workspace_store::conflict::{Conflict, ConflictChange, ConflictSet};
 use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
-use workspace_store::object::{CommitKind, Root};
+use workspace_store::object::{CommitKind, Inode, Node, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
-use workspace_store::restore::{restore_edit, revert_edit};
+use workspace_store::restore::{removal_edit, restore_edit, revert_edit};
 use workspace_store::source::{Lineage, NextVersion};
 use workspace_store::workspace::WorkspaceInfo;
 
@@ -49,7 +49,8 @@ impl Change<'_> {
         }
         let last = RefCell::new(Lineage::default());
         let wanted = |now: &Root| {
-            let next = wanted(now)?;
+            let mut next = wanted(now)?;
+            next.root = without_purged(daemon, now, next.root)?;
             *last.borrow_mut() = next.lineage.clone();
             Ok(next)
         };
@@ -88,7 +89,8 @@ impl Change<'_> {
             &live.root,
             &DiffOptions::default(),
         )?;
-        let next = wanted(&live.root)?;
+        let mut next = wanted(&live.root)?;
+        next.root = without_purged(daemon, &live.root, next.root)?;
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
             plan: self.plan(daemon, commit, &live.root, &next, uncommitted_count)?,
@@ -162,6 +164,29 @@ impl Change<'_> {
             .cloned()
             .collect())
     }
+}
+
+/// A tree without the files whose content was purged: they don't come back.
+fn without_purged(daemon: &Daemon, now: &Root, wanted: Root) -> Result<Root> {
+    if !daemon.store.has_purged()? {
+        return Ok(wanted);
+    }
+    let mut purged = Vec::new();
+    for entry in diff_roots(&daemon.store, now, &wanted, &DiffOptions::default())? {
+        if let Some(Inode {
+            node: Node::Regular { blob, .. },
+            ..
+        }) = entry.new
+            && daemon.store.is_purged(blob)?
+        {
+            purged.push(entry.path);
+        }
+    }
+    if purged.is_empty() {
+        return Ok(wanted);
+    }
+    let edit = removal_edit(&daemon.store, &wanted, &purged)?;
+    daemon.store.build_root(&wanted, edit, &|_| {})
 }
 
 /// A tree as it was in a commit, with the conflicts that it had.

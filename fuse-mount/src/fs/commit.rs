@@ -168,6 +168,25 @@ impl Filesystem {
         Ok(outcome)
     }
 
+    /// Commits what is uncommitted and removes what the journal still has of earlier writes. What
+    /// an open file without a name holds stays.
+    ///
+    /// # Errors
+    /// Of the commit and the journal.
+    pub fn scrub(&self, request: CommitRequest) -> Result<()> {
+        let _guard = self.commit_lock.lock();
+        self.submit_cut(Some(request), false)?;
+        let mut state = self.state.lock();
+        if !state.journal.is_empty() {
+            let cut = state.cut(true).map_err(journal_error)?;
+            self.store_cut(&mut state, cut, None)?;
+        }
+        state
+            .journal
+            .scrub()
+            .map_err(|error| StoreError::io("remove what the journal has of earlier writes", error))
+    }
+
     /// Commits what is uncommitted, for the last time, and removes the journal.
     ///
     /// # Errors

@@ -13,6 +13,9 @@ use crate::object::{Attributes, Inode, LinkId, Name, Node, Root, TreeEntry};
 use crate::path::{display_path, split_path};
 use crate::reader::ObjectReader;
 
+/// Set in identities of files that come from elsewhere; above all inode numbers.
+const FOREIGN_LINK: u64 = 1 << 62;
+
 /// The file that a name belongs to, if that has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Link {
@@ -208,7 +211,7 @@ impl Assembly<'_> {
         };
         let id = match link {
             Link::Ours(id) => id,
-            Link::Theirs(id) => self.free_link(id, &names[0].0, taken)?,
+            Link::Theirs(_) => self.free_link(&names[0].0, taken)?,
         };
         let mut count = 0;
         for (path, own) in names {
@@ -239,24 +242,17 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    fn free_link(&self, id: LinkId, path: &[u8], taken: &mut BTreeSet<LinkId>) -> Result<LinkId> {
-        let mut candidate = id;
-        let mut is_first = true;
-        loop {
-            let is_free = !taken.contains(&candidate)
-                && self.linked(self.ours, candidate)?.is_none()
-                && (is_first || self.linked(self.theirs, candidate)?.is_none());
-            if is_free {
-                taken.insert(candidate);
-                return Ok(candidate);
-            }
-            candidate = if is_first {
-                link_id_of_path(path)
-            } else {
-                LinkId((candidate.0 + 1) & (u64::MAX >> 1))
-            };
-            is_first = false;
+    /// An identity for a file that only `theirs` has. Identities are inode numbers of the mount
+    /// that made them, and may be used for other inodes in the mounts of `ours`; hashes are not.
+    fn free_link(&self, path: &[u8], taken: &mut BTreeSet<LinkId>) -> Result<LinkId> {
+        let mut candidate = link_id_of_path(path).0 | FOREIGN_LINK;
+        while taken.contains(&LinkId(candidate))
+            || self.linked(self.ours, LinkId(candidate))?.is_some()
+        {
+            candidate = (candidate + 1) & (u64::MAX >> 1) | FOREIGN_LINK;
         }
+        taken.insert(LinkId(candidate));
+        Ok(LinkId(candidate))
     }
 
     fn count(&mut self, id: LinkId, change: i64) -> Result<()> {

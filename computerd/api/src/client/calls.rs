@@ -153,6 +153,16 @@ impl Client {
             .await
     }
 
+    /// Removes content from all versions.
+    pub async fn purge(
+        &self,
+        workspace: &str,
+        request: &v1::PurgeRequest,
+    ) -> Result<v1::PurgeResult> {
+        self.post(&route::workspace(route::PURGE, workspace), request)
+            .await
+    }
+
     /// Takes an operation back.
     pub async fn undo(
         &self,

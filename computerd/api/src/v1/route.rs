@@ -25,6 +25,7 @@
 //! | [`MERGE`] | POST …/merge | `MergeRequest` | `RevertResult` |
 //! | [`CONFLICTS`] | POST …/conflicts | `ConflictQuery` | `ConflictList` |
 //! | [`RESOLVE`] | POST …/resolve | `ResolveRequest` | `RevertResult` |
+//! | [`PURGE`] | POST …/purge | `PurgeRequest` | `PurgeResult` |
 //! | [`UNDO`] | POST …/undo | `UndoRequest` | `RevertResult` |
 //! | [`OPERATIONS`] | POST …/operations | `OperationQuery` | `OperationList` |
 //! | [`FORK`] | POST …/fork | `ForkRequest` | `ForkResult` |
@@ -86,6 +87,8 @@ pub const MERGE: &str = "/v1/workspaces/{workspace}/merge";
 pub const CONFLICTS: &str = "/v1/workspaces/{workspace}/conflicts";
 /// Take paths out of the conflicts.
 pub const RESOLVE: &str = "/v1/workspaces/{workspace}/resolve";
+/// Remove content from all versions.
+pub const PURGE: &str = "/v1/workspaces/{workspace}/purge";
 /// Take an operation back.
 pub const UNDO: &str = "/v1/workspaces/{workspace}/undo";
 /// List operations.

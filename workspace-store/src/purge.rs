@@ -3,20 +3,23 @@
 //! Directories and commits stay, with their ids: who reads the content is told that it was purged.
 //! What is stored for other paths as well stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::audit::AuditRecord;
-use crate::commits::path_hash;
 use crate::db::objects::{self, Family};
-use crate::db::{audit, history, purge, refs};
+use crate::db::{audit, purge, refs};
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, ChunkId, CommitId, TreeId, WorkspaceId};
+use crate::lookup::{lookup_path, resolve_entry};
 use crate::object::codec::StoredNode;
-use crate::object::{Inode, Node, Root, TreeEntry};
+use crate::object::{Inode, Name, Node, Root, TreeEntry};
 use crate::path::{display_path, is_at_or_below, split_path};
-use crate::reader::{ObjectReader, TreeNode};
+use crate::reader::ObjectReader;
 use crate::store::{Store, now_ns};
 use crate::trees::NodeReader;
+
+/// A node of a directory, and the purged paths as seen from there.
+type Place = (TreeId, Vec<Vec<Name>>);
 
 const PAGE_ROWS: i64 = 1024;
 /// Attempts to empty the database's log while others read.
@@ -40,54 +43,63 @@ impl Store {
     /// Finds the contents that `paths`, and what is below them, ever had in the history of a
     /// workspace and of all workspaces and branches that share commits with it.
     ///
-    /// Cost: all directories of the store are read once.
+    /// Cost: all versions of all directories of the store are read once.
     ///
     /// # Errors
     /// `InvalidInput` for no paths and for paths that can't be; errors of the database.
     pub fn plan_purge(&self, workspace: WorkspaceId, paths: &[Vec<u8>]) -> Result<PurgePlan> {
-        let mut found = Found {
-            store: self,
-            blobs: BTreeSet::new(),
-            linked: BTreeSet::new(),
-            nodes: BTreeSet::new(),
-        };
-        let mut plan = PurgePlan::default();
-        let head = self.workspace_head(workspace)?;
+        let mut names = Vec::new();
         for path in paths {
-            let names = split_path(path)?;
-            if names.is_empty() {
+            let path = split_path(path)?;
+            if path.is_empty() {
                 return Err(StoreError::new(
                     ErrorKind::InvalidInput,
                     "the root of a workspace can't be purged",
                 )
                 .with_hint("name the paths whose content is to go"));
             }
-            for commit in self.commits_touching(path)? {
-                if self.merge_base(head, commit)?.is_none() {
-                    continue;
-                }
-                let commit_object = self.commit(commit)?;
-                let ids = commit_object.parents.iter().copied().chain([commit]);
-                for id in ids {
-                    let root = self.commit(id)?.root.clone();
-                    if found.collect(&root, path)? {
-                        plan.commits.insert(id);
-                    }
+            names.push(path);
+        }
+        let mut found = Found {
+            store: self,
+            blobs: BTreeSet::new(),
+            linked: BTreeSet::new(),
+        };
+        let mut plan = PurgePlan::default();
+        let head = self.workspace_head(workspace)?;
+        let mut families = Families::default();
+        let mut roots = Vec::new();
+        each(self, Family::Commit, |id| {
+            let id = CommitId(id);
+            families.add(id, &self.commit(id)?.parents);
+            roots.push(id);
+            Ok(())
+        })?;
+        let mut places = HashSet::new();
+        for id in roots {
+            let commit = self.commit(id)?;
+            let is_kin = families.are_kin(id, head);
+            let paths = if is_kin { names.clone() } else { Vec::new() };
+            places.insert((commit.root.tree, paths));
+            places.extend(commit.root.links.map(|links| (links, Vec::new())));
+            for path in names.iter().filter(|_| is_kin) {
+                if found.collect(&commit.root, path)? {
+                    plan.commits.insert(id);
                 }
             }
         }
         for info in self.workspaces()? {
             for branch in self.branches(info.id)? {
                 let root = self.commit(branch.commit)?.root.clone();
-                for path in paths {
-                    let is_there = crate::lookup::lookup_path(self, &root, &split_path(path)?)?;
-                    if is_there.is_some() && self.merge_base(head, branch.commit)?.is_some() {
+                for path in &names {
+                    let is_there = lookup_path(self, &root, path)?.is_some();
+                    if is_there && families.are_kin(branch.commit, head) {
                         plan.present.push((info.name.clone(), branch.name.clone()));
                     }
                 }
             }
         }
-        found.leave_shared(&mut plan, paths)?;
+        found.leave_shared(&mut plan, paths, places)?;
         Ok(plan)
     }
 
@@ -181,15 +193,47 @@ impl Store {
             Ok(refs::require_branch(connection, number, &branch)?.commit)
         })
     }
+}
 
-    fn commits_touching(&self, path: &[u8]) -> Result<Vec<CommitId>> {
-        self.inner.database.read(|connection| {
-            let numbers = history::touching(connection, path_hash(path))?;
-            numbers
-                .into_iter()
-                .map(|number| Ok(history::read_row(connection, number)?.0))
-                .collect()
-        })
+/// Which commits share history.
+#[derive(Debug, Default)]
+struct Families {
+    numbers: HashMap<CommitId, usize>,
+    /// For each number a smaller one of the same family, or itself.
+    elders: Vec<usize>,
+}
+
+impl Families {
+    fn add(&mut self, commit: CommitId, parents: &[CommitId]) {
+        let number = self.number(commit);
+        for parent in parents {
+            let parent = self.number(*parent);
+            let (one, other) = (self.eldest(number), self.eldest(parent));
+            self.elders[one.max(other)] = one.min(other);
+        }
+    }
+
+    fn number(&mut self, commit: CommitId) -> usize {
+        let next = self.elders.len();
+        let number = *self.numbers.entry(commit).or_insert(next);
+        if number == next {
+            self.elders.push(next);
+        }
+        number
+    }
+
+    fn eldest(&self, mut number: usize) -> usize {
+        while self.elders[number] != number {
+            number = self.elders[number];
+        }
+        number
+    }
+
+    fn are_kin(&self, one: CommitId, other: CommitId) -> bool {
+        match (self.numbers.get(&one), self.numbers.get(&other)) {
+            (Some(one), Some(other)) => self.eldest(*one) == self.eldest(*other),
+            _ => false,
+        }
     }
 }
 
@@ -199,82 +243,32 @@ struct Found<'a> {
     blobs: BTreeSet<(BlobId, u64)>,
     /// Those of files with several names.
     linked: BTreeSet<BlobId>,
-    /// Nodes of directories that hold the paths.
-    nodes: BTreeSet<TreeId>,
 }
 
 impl Found<'_> {
     /// Collects what is at a path and below it; whether there is anything.
-    fn collect(&mut self, root: &Root, path: &[u8]) -> Result<bool> {
-        let mut tree = root.tree;
-        let names = split_path(path)?;
-        for (depth, name) in names.iter().enumerate() {
-            let Some((node, entry)) = self.leaf_of(tree, name)? else {
-                return Ok(false);
-            };
-            if depth + 1 == names.len() {
-                self.nodes.insert(node);
+    fn collect(&mut self, root: &Root, names: &[Name]) -> Result<bool> {
+        match lookup_path(self.store, root, names)? {
+            Some(entry) => {
                 self.entry(root, &entry)?;
-                return Ok(true);
+                Ok(true)
             }
-            match entry {
-                TreeEntry::Inline(Inode {
-                    node: Node::Directory { tree: below },
-                    ..
-                }) => tree = below,
-                _ => return Ok(false),
-            }
-        }
-        Ok(false)
-    }
-
-    fn leaf_of(&self, tree: TreeId, name: &[u8]) -> Result<Option<(TreeId, TreeEntry)>> {
-        let mut node = tree;
-        loop {
-            match self.store.tree_node(node)? {
-                TreeNode::Leaf(entries) => {
-                    let found = entries
-                        .into_iter()
-                        .find(|(other, _)| other.as_ref() == name);
-                    return Ok(found.map(|(_, entry)| (node, entry)));
-                }
-                TreeNode::Inner(children) => {
-                    let index = children.partition_point(|child| child.last_name.as_ref() < name);
-                    match children.get(index) {
-                        Some(child) => node = child.node,
-                        None => return Ok(None),
-                    }
-                }
-            }
+            None => Ok(false),
         }
     }
 
     fn entry(&mut self, root: &Root, entry: &TreeEntry) -> Result<()> {
-        let inode = crate::lookup::resolve_entry(self.store, root.links, entry)?;
+        let inode = resolve_entry(self.store, root.links, entry)?;
         match inode.node {
-            Node::Regular { size: 0, .. } => {}
-            Node::Regular { blob, size, .. } => {
+            Node::Regular { blob, size, .. } if size > 0 => {
                 self.blobs.insert((blob, size));
                 if matches!(entry, TreeEntry::Link(_)) {
                     self.linked.insert(blob);
                 }
             }
             Node::Directory { tree } => {
-                let mut pending = vec![tree];
-                while let Some(node) = pending.pop() {
-                    if !self.nodes.insert(node) && root.links.is_none() {
-                        continue;
-                    }
-                    match self.store.tree_node(node)? {
-                        TreeNode::Leaf(entries) => {
-                            for (_, entry) in entries {
-                                self.entry(root, &entry)?;
-                            }
-                        }
-                        TreeNode::Inner(children) => {
-                            pending.extend(children.iter().map(|child| child.node));
-                        }
-                    }
+                for (_, entry) in ObjectReader::directory(self.store, tree)? {
+                    self.entry(root, &entry)?;
                 }
             }
             _ => {}
@@ -282,15 +276,22 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// Takes out what other paths have, too, and finds the chunks that go.
-    fn leave_shared(self, plan: &mut PurgePlan, paths: &[Vec<u8>]) -> Result<()> {
+    /// Takes out what other paths have, too, in any version, and finds the chunks that go. `places`
+    /// are the top nodes of all versions, each with the paths below it that are purged.
+    fn leave_shared(
+        self,
+        plan: &mut PurgePlan,
+        paths: &[Vec<u8>],
+        places: HashSet<Place>,
+    ) -> Result<()> {
         let wanted: BTreeSet<BlobId> = self.blobs.iter().map(|(blob, _)| *blob).collect();
         let mut shared = BTreeSet::new();
         // Contents elsewhere: they may be the chunks of what is wanted.
         let mut others = BTreeSet::new();
         let inner = &self.store.inner;
-        each(self.store, Family::TreeNode, |id| {
-            let id = TreeId(id);
+        let mut waiting: Vec<Place> = places.iter().cloned().collect();
+        let mut seen = places;
+        while let Some((id, purged)) = waiting.pop() {
             let mut meet = |blob: BlobId, is_ours: bool| {
                 if !wanted.contains(&blob) {
                     others.insert(ChunkId(blob.0));
@@ -298,13 +299,28 @@ impl Found<'_> {
                     shared.insert(blob);
                 }
             };
+            let mut below: Vec<Place> = Vec::new();
             match inner.node(id)?.as_ref() {
                 StoredNode::Leaf(entries) => {
-                    for (_, entry) in entries {
-                        if let TreeEntry::Inline(inode) = entry
-                            && let Node::Regular { blob, .. } = inode.node
-                        {
-                            meet(blob, self.nodes.contains(&id));
+                    for (name, entry) in entries {
+                        let rests: Vec<Vec<Name>> = purged
+                            .iter()
+                            .filter(|path| path.first() == Some(name))
+                            .map(|path| path[1..].to_vec())
+                            .collect();
+                        if rests.iter().any(Vec::is_empty) {
+                            continue;
+                        }
+                        match entry {
+                            TreeEntry::Inline(Inode {
+                                node: Node::Regular { blob, .. },
+                                ..
+                            }) => meet(*blob, false),
+                            TreeEntry::Inline(Inode {
+                                node: Node::Directory { tree },
+                                ..
+                            }) => below.push((*tree, rests)),
+                            _ => {}
                         }
                     }
                 }
@@ -315,10 +331,12 @@ impl Found<'_> {
                         }
                     }
                 }
-                StoredNode::Inner(_) => {}
+                StoredNode::Inner(children) => {
+                    below.extend(children.iter().map(|child| (child.node, purged.clone())));
+                }
             }
-            Ok(())
-        })?;
+            waiting.extend(below.into_iter().filter(|place| seen.insert(place.clone())));
+        }
         for commit in &plan.commits {
             for conflict in self.store.conflicts(*commit)?.entries() {
                 let is_ours = paths

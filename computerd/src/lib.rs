@@ -4,6 +4,7 @@
 //! everything else, and starts it again when it dies.
 
 mod command_line;
+mod containers;
 mod convert;
 mod daemon;
 pub mod error;

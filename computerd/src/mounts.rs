@@ -20,11 +20,13 @@ use computerd_api::v1::MountInfo;
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{FlushHelper, Session};
+use fuse_mount::process::Processes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use workspace_store::object::{CommitKind, Timestamp};
 use workspace_store::workspace::WorkspaceInfo;
 use workspace_store::{CommitId, WorkspaceId};
 
+use crate::containers::run_of_container;
 use crate::convert;
 use crate::daemon::{Daemon, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -125,6 +127,8 @@ pub struct Mounts {
     changing: RwLock<()>,
     table: Mutex<Table>,
     flush_helper: Arc<FlushHelper>,
+    /// Finds out who does something.
+    pub processes: Arc<Processes>,
 }
 
 impl Mounts {
@@ -134,6 +138,7 @@ impl Mounts {
             changing: RwLock::new(()),
             table: Mutex::new(Table::default()),
             flush_helper: Arc::new(FlushHelper::new(program, vec!["flush-helper".into()])),
+            processes: Arc::new(Processes::new(Some(Box::new(run_of_container)))),
         }
     }
 
@@ -479,6 +484,7 @@ impl Mounts {
                 author: author.to_owned(),
                 is_read_only,
                 is_resumed,
+                processes: self.processes.clone(),
             },
         )?;
         self.table

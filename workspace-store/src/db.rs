@@ -14,6 +14,7 @@ pub(crate) mod operations;
 pub(crate) mod overlay;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
+pub(crate) mod runs;
 mod schema;
 pub(crate) mod writer;
 

@@ -21,6 +21,8 @@ const JOURNAL_CHECKPOINT_BYTES: u64 = 256 << 20;
 /// Pause after a commit by the policy failed, at first and at most.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// A commit waits so long for what is still to be found out about those who made its changes.
+const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
 /// Attempts to find a moment with few new changes before writers are held up for a switch.
 const SWITCH_ATTEMPTS: usize = 3;
 /// Changed inodes that are few: storing them takes milliseconds.
@@ -46,6 +48,7 @@ impl Filesystem {
     ) -> Result<CommitOutcome> {
         // The store knows whether a name without changes makes a commit.
         let is_named = commit.as_ref().is_some_and(CommitRequest::is_named);
+        self.threads.finish(Instant::now() + UNKNOWN_WAIT);
         let mut cut = {
             let mut settled = self.settle();
             let unchanged = nothing_to_store(&mut settled.state, commit.is_some());
@@ -284,6 +287,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         expected_head: cut.head,
         base: cut.base.clone(),
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
+        attribution: std::mem::take(&mut cut.attribution),
         commit,
         is_automatic: false,
         first_journal_segment: cut.first_journal_segment,

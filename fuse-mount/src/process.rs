@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Condvar, Mutex};
-use workspace_store::actor::Process;
+use workspace_store::actor::{Actor, Process};
 
 pub use read::{CGROUP_PREFIX, RUN_VARIABLE, STEP_VARIABLE};
 
@@ -38,6 +38,19 @@ pub struct Found {
     pub container: Option<String>,
     /// Run and step that it belongs to.
     pub run: Option<RunPlace>,
+}
+
+impl Found {
+    /// What it says of one who acts as a principal.
+    pub fn to_actor(&self, principal: &str) -> Actor {
+        Actor {
+            principal: principal.to_owned(),
+            process: Some(self.process.clone()),
+            container: self.container.clone(),
+            run: self.run.as_ref().map(|place| place.run.clone()),
+            step: self.run.as_ref().and_then(|place| place.step),
+        }
+    }
 }
 
 /// A run, and the step in it if that is known.

@@ -80,6 +80,10 @@ impl Database {
         &self,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // The writer's thread works on behalf of the one that asked.
+        let source = crate::audit::current_source();
+        let job =
+            move |connection: &Connection| crate::audit::with_source(source, || job(connection));
         self.writer.submit(true, job)?.wait()
     }
 

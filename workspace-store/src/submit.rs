@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attribution::{Attribution, actors_of};
+use crate::audit::AuditSource;
 use crate::commits::{AttributedChange, encode_changes, path_hash};
 use crate::db::history::Participant;
 use crate::db::objects::Packed;
@@ -256,6 +257,30 @@ impl From<Changes> for AttributedChanges {
 }
 
 impl AttributedChanges {
+    /// From where they came, as far as that is the same for all.
+    fn source(&self) -> Option<AuditSource> {
+        let mut actors = self.paths.iter().flat_map(|change| &change.actors);
+        let mut common = AuditSource::of_actor("mount", actors.next()?);
+        let mut last = None;
+        for actor in actors {
+            if last == Some(actor) {
+                continue;
+            }
+            last = Some(actor);
+            let other = AuditSource::of_actor("mount", actor);
+            if common.pid != other.pid || common.command != other.command {
+                common.pid = None;
+                common.command = Vec::new();
+            }
+            common.container = common
+                .container
+                .filter(|id| other.container.as_ref() == Some(id));
+            common.step = common.step.filter(|step| other.step == Some(*step));
+            common.run = common.run.filter(|run| other.run.as_ref() == Some(run));
+        }
+        Some(common)
+    }
+
     /// Gives a commit that nobody asked for the principal, run and step that all changes have.
     fn describe(&self, request: &mut CommitRequest) {
         let mut actors = self.paths.iter().flat_map(|change| &change.actors);
@@ -298,6 +323,8 @@ struct Prepared {
     id: CommitId,
     encoded: Vec<u8>,
     commit: Commit,
+    /// From where the changes of a mount came, as far as that is the same for all.
+    source: Option<AuditSource>,
     changes: PreparedChanges,
 }
 
@@ -324,6 +351,7 @@ impl Prepared {
             id,
             encoded,
             commit,
+            source: changes.source(),
             changes: PreparedChanges::new(changes)?,
         })
     }
@@ -345,10 +373,14 @@ impl Prepared {
         self.changes.write(connection, number)?;
         db::refs::move_branch(connection, branch.number, number)?;
         let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
+        let source = match &self.source {
+            Some(source) if target.source == "mount" => source.to_text(),
+            _ => target.source.to_owned(),
+        };
         record(
             connection,
             target.workspace,
-            target.source,
+            &source,
             &NewOperation {
                 workspace,
                 time_ns,

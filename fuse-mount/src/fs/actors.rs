@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use workspace_store::actor::{Actor, Process};
 
-use crate::process::{Found, Processes, Question};
+use crate::process::{Processes, Question};
 
 /// A request of a thread that nobody knows waits for so long at most.
 const WAIT: Duration = Duration::from_millis(1);
@@ -85,7 +85,7 @@ impl Who {
         let mut known = self.known.lock();
         if let Some(found) = found {
             known.is_system = found.is_system;
-            known.actor = Arc::new(actor_of(&known.actor.principal, &found));
+            known.actor = Arc::new(found.to_actor(&known.actor.principal));
         }
         if is_final {
             known.question = None;
@@ -97,16 +97,6 @@ impl Who {
         self.refresh(Instant::now());
         let known = self.known.lock();
         (Arc::clone(&known.actor), known.question.is_none())
-    }
-}
-
-fn actor_of(principal: &str, found: &Found) -> Actor {
-    Actor {
-        principal: principal.to_owned(),
-        process: Some(found.process.clone()),
-        container: found.container.clone(),
-        run: found.run.as_ref().map(|place| place.run.clone()),
-        step: found.run.as_ref().and_then(|place| place.step),
     }
 }
 
@@ -188,7 +178,7 @@ impl Threads {
             }
         }
         let (actor, is_system) = match &found {
-            Some(found) => (actor_of(&name, found), found.is_system),
+            Some(found) => (found.to_actor(&name), found.is_system),
             None => (unknown(&name, thread), false),
         };
         let who = table.who(actor, is_system, (!is_final).then_some(question));

@@ -330,7 +330,10 @@ impl Mounts {
         let mut first_error = None;
         for id in ids {
             match self.end(daemon, id, is_lazy) {
-                Ok(end) => ended.push(end.record),
+                Ok(end) => {
+                    note_end(daemon, &end, "daemon stops");
+                    ended.push(end.record);
+                }
                 Err(error) => {
                     tracing::error!(?error, "end a mount");
                     first_error.get_or_insert(error);
@@ -382,8 +385,11 @@ impl Mounts {
     fn reap_ended(&self, daemon: &Daemon) {
         let ended = self.table.lock().ended();
         for id in ended {
-            if let Err(error) = self.end(daemon, id, false) {
-                tracing::error!(?error, "clean up after a mount that was ended by others");
+            match self.end(daemon, id, false) {
+                Ok(end) => note_end(daemon, &end, "ended outside of Kura"),
+                Err(error) => {
+                    tracing::error!(?error, "clean up after a mount that was ended by others");
+                }
             }
         }
     }
@@ -521,6 +527,19 @@ impl Mounts {
         }
         Some(head)
     }
+}
+
+/// Writes the end of a mount that nobody asked for into the audit log.
+fn note_end(daemon: &Daemon, ended: &Ended, why: &str) {
+    let record = &ended.record;
+    daemon.audit(
+        &record.principal,
+        "mount",
+        "unmount",
+        Some(record.workspace_id),
+        &record.mountpoint.to_display(),
+        serde_json::json!({"commit": ended.commit.to_hex(), "why": why}),
+    );
 }
 
 fn overlay_directory(daemon: &Daemon, key: &Key) -> PathBuf {

@@ -310,8 +310,14 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
         found.map(|found| found.sequence)
     };
     assert_eq!(broken_at("", true), None);
-    assert_eq!(broken_at("DELETE FROM audit WHERE sequence = 1", false), Some(1));
-    assert_eq!(broken_at("DELETE FROM audit WHERE sequence = 2", false), Some(2));
+    assert_eq!(
+        broken_at("DELETE FROM audit WHERE sequence = 1", false),
+        Some(1)
+    );
+    assert_eq!(
+        broken_at("DELETE FROM audit WHERE sequence = 2", false),
+        Some(2)
+    );
     let last = "(SELECT max(sequence) FROM audit)";
     assert!(broken_at(&format!("DELETE FROM audit WHERE sequence = {last}"), false).is_some());
     let swap = "UPDATE audit SET sequence = -1 WHERE sequence = 1;

@@ -19,7 +19,7 @@ const AUTHOR_WIDTH: usize = 12;
 /// The command of an actor.
 pub fn command_text(actor: &ActorInfo) -> String {
     let Some(process) = &actor.process else {
-        return "not through a mount".to_owned();
+        return "unknown command".to_owned();
     };
     let text = if !process.command.is_empty() {
         process.command.join(" ")

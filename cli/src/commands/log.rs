@@ -96,7 +96,9 @@ pub async fn show(context: &Context<'_>, arguments: ShowArgs) -> Result<()> {
         return printer.json("show", &shown);
     }
     printer.write(several_lines(context, &shown.commit))?;
-    printer.write(processes_text(context, &shown.processes))?;
+    if !arguments.format.name_status {
+        printer.write(processes_text(context, &shown.processes))?;
+    }
     if arguments.no_patch || shown.diff.entries.is_empty() {
         return Ok(());
     }

@@ -77,6 +77,7 @@ pub async fn run(context: &Context<'_>, arguments: RunArgs) -> Result<ExitStatus
             .or_else(|| context.environment.run_id.clone()),
         step: arguments.step,
         command: words.clone(),
+        branch: branch.clone(),
         principal: principal.clone(),
     };
     let begun = client.begin_run(&workspace, &request).await?;

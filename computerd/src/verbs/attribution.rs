@@ -176,6 +176,9 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
         Some(run) => run,
         None => make_run_id()?,
     };
+    // What others left uncommitted is not this command's.
+    let branch = daemon.branch_name(&workspace, request.branch.as_ref())?;
+    daemon.commit_by_policy(&workspace, &branch)?;
     let source = call.source();
     let step = daemon.store.begin_run_step(
         workspace.id,

@@ -2,8 +2,9 @@
 //!
 //! A request names its author by its thread, except a write from the kernel's cache: its author is
 //! who asked last for leave to write (the kernel looks for `security.capability` before the first
-//! write after each write-back), who made the file, or who closes it, because the kernel sends the
-//! times of what was written in the name of that one.
+//! write after it has heard of new attributes) or made the file, until that one closes it; and who
+//! closes it, because the kernel sends the times of what was written in the name of that one. So
+//! writes through a mapping, for which the kernel asks nobody, belong to who closes or unmaps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +26,18 @@ pub(crate) fn announces_write(request: &Request<'_>) -> bool {
     matches!(request, Request::GetXattr { name, size: 0, .. } if *name == CAPABILITY)
 }
 
+/// Whether with a request of its caller the kernel sends the times of what it has written back, as
+/// it does when a file is closed. Who writes after it asks for leave again.
+fn ends_write(request: &Request<'_>) -> bool {
+    let Request::SetAttributes { changes, .. } = request else {
+        return false;
+    };
+    changes.mtime.is_some()
+        && changes.ctime.is_some()
+        && changes.size.is_none()
+        && (changes.mode, changes.uid, changes.gid) == (None, None, None)
+}
+
 impl State {
     /// From now on `who` makes the changes, which are those of `request`.
     pub(crate) fn begin(&mut self, who: &Arc<Who>, request: &Request<'_>) {
@@ -35,16 +48,18 @@ impl State {
             _ => None,
         };
         if !who.is_no_author() {
-            if announces_write(request)
-                && let Some(inode) = inode
-            {
-                inode.last_actor = who.number;
+            if let Some(inode) = inode {
+                if announces_write(request) {
+                    inode.writer = who.number;
+                } else if ends_write(request) {
+                    inode.writer = 0;
+                }
             }
             self.actors.begin(who);
             return;
         }
-        let last = inode.map_or(0, |inode| inode.last_actor);
-        let author = self.actors.get(last).cloned();
+        let writer = inode.map_or(0, |inode| inode.writer);
+        let author = self.actors.get(writer).cloned();
         self.actors.begin(&author.unwrap_or_else(Who::nobody));
     }
 

@@ -35,6 +35,12 @@ impl Filesystem {
         self.submit_cut(Some(request), false)
     }
 
+    /// Commits everything written so far as the policy would.
+    pub fn commit_by_policy(&self) -> Result<CommitOutcome> {
+        let _guard = self.commit_lock.lock();
+        self.submit_cut(Some(self.policy_request()), true)
+    }
+
     /// The live tree as stored objects, without a commit.
     pub fn live_root(&self) -> Result<Root> {
         let _guard = self.commit_lock.lock();

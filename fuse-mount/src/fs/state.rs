@@ -188,7 +188,7 @@ impl State {
             is_inherited: false,
             needs_known_record: false,
             noted_epoch: 0,
-            last_actor: 0,
+            writer: 0,
         };
         let mut inodes = NumberMap::default();
         inodes.insert(ROOT, root);
@@ -552,7 +552,7 @@ impl State {
                 is_inherited: self.is_replaying,
                 needs_known_record: false,
                 noted_epoch: self.epoch,
-                last_actor: self.actors.current(),
+                writer: self.actors.current(),
             },
         );
         match creation.place {
@@ -588,7 +588,9 @@ impl State {
             for (directory, position) in places {
                 if let Some(found) = self.names(directory)?.at(position) {
                     let name = found.name.clone();
-                    self.mark_name(directory, &name);
+                    // What it stands for is the same for who looks.
+                    let names = self.changes.names.entry(directory).or_default();
+                    names.entry(name).or_default();
                 }
             }
         }
@@ -667,11 +669,7 @@ impl State {
                 content::truncate(content, source, size)
             })?;
         }
-        let actor = self.actors.current();
         let inode = self.inode_mut(change.number)?;
-        if actor != 0 {
-            inode.last_actor = actor;
-        }
         let is_stored_change = change.size.is_some()
             || (inode.mode, inode.uid, inode.gid, inode.mtime)
                 != (change.mode, change.uid, change.gid, change.mtime);

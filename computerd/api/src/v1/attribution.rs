@@ -127,6 +127,9 @@ pub struct RunBegin {
     pub step: Option<u64>,
     /// The command.
     pub command: Vec<String>,
+    /// Branch; the default branch if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
     /// Who runs it; the local user if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,

@@ -41,6 +41,7 @@ fn assert_changed_by(store: &TestStore, path: &str, wanted: &str) {
 #[test]
 fn fuse_every_way_to_change_a_file_names_the_process_that_did_it() {
     let (store, _) = TestStore::with_small_project();
+    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
     let mount = store.mount("demo");
     shell_ok(
         &mount.path,
@@ -190,7 +191,7 @@ fn fuse_attribution_survives_a_killed_worker() {
     shell_ok(&mount.path, "bash -c 'echo z > afterwards'");
     store.commit("demo", "after the death");
     assert_changed_by(&store, "made", "sh -c echo x > made");
-    assert_changed_by(&store, "gone", "sh -c echo x > made");
+    assert_changed_by(&store, "gone", "rm gone");
     assert_changed_by(&store, "later", "sh -c echo y > later");
     assert_changed_by(&store, "afterwards", "bash -c echo z");
     let (actors, _) = blame(&store, "made");

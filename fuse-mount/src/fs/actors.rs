@@ -75,6 +75,14 @@ impl Who {
         self.number == 0 || self.known.lock().is_system
     }
 
+    /// Whether the process was found, at least in part.
+    pub(crate) fn is_found(&self) -> bool {
+        self.refresh(Instant::now());
+        let known = self.known.lock();
+        let process = known.actor.process.as_ref();
+        process.is_some_and(|process| !process.name.is_empty())
+    }
+
     /// Takes in what became known until `deadline`.
     fn refresh(&self, deadline: Instant) {
         let question = self.known.lock().question.clone();

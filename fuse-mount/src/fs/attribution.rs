@@ -4,7 +4,9 @@
 //! who asked last for leave to write (the kernel looks for `security.capability` before the first
 //! write after it has heard of new attributes) or made the file, until that one closes it; and who
 //! closes it, because the kernel sends the times of what was written in the name of that one. So
-//! writes through a mapping, for which the kernel asks nobody, belong to who closes or unmaps.
+//! writes through a mapping, for which the kernel asks nobody, belong to who closes or unmaps. And
+//! after a commit the kernel is made to ask for the attributes of the files in it again, if they
+//! are few: then who goes on writing, or begins to, is known before the file is closed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ pub(crate) fn announces_write(request: &Request<'_>) -> bool {
 }
 
 /// Whether with a request of its caller the kernel sends the times of what it has written back, as
-/// it does when a file is closed. Who writes after it asks for leave again.
+/// it does when a file is closed.
 fn ends_write(request: &Request<'_>) -> bool {
     let Request::SetAttributes { changes, .. } = request else {
         return false;
@@ -51,7 +53,7 @@ impl State {
             if let Some(inode) = inode {
                 if announces_write(request) {
                     inode.writer = who.number;
-                } else if ends_write(request) {
+                } else if ends_write(request) && who.is_found() {
                     inode.writer = 0;
                 }
             }

@@ -23,6 +23,8 @@ const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// A commit waits so long for what is still to be found out about those who made its changes.
 const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
+/// Files that a commit makes the kernel ask for again; of more, none.
+const REFRESHED_FILES: usize = 256;
 /// Attempts to find a moment with few new changes before writers are held up for a switch.
 const SWITCH_ATTEMPTS: usize = 3;
 /// Changed inodes that are few: storing them takes milliseconds.
@@ -66,8 +68,15 @@ impl Filesystem {
         let is_checkpoint = commit.is_none();
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
+        let written = cut.written_files(REFRESHED_FILES);
         let result = self.source.submit(submission);
         let result = finish(&mut self.state.lock(), cut, is_checkpoint, result);
+        // Before the next write to them the kernel asks, in the name of who writes.
+        for session in self.session_references() {
+            written
+                .iter()
+                .for_each(|number| session.refresh_attributes(*number));
+        }
         if is_checkpoint {
             // The policy's thread may have seen nothing uncommitted meanwhile.
             self.changed.notify_all();

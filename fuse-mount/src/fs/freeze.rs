@@ -42,6 +42,16 @@ pub(crate) struct Cut {
     contents: Vec<(u64, Content)>,
 }
 
+impl Cut {
+    /// Files with new content, if they are not more than `limit`.
+    pub(crate) fn written_files(&self, limit: usize) -> Vec<u64> {
+        if self.contents.len() > limit {
+            return Vec::new();
+        }
+        self.contents.iter().map(|(number, _)| *number).collect()
+    }
+}
+
 /// Names to write, by directory.
 type NamesByDirectory = NumberMap<BTreeSet<Name>>;
 

@@ -24,6 +24,8 @@ pub use read::{CGROUP_PREFIX, RUN_VARIABLE, STEP_VARIABLE};
 const QUEUE_LENGTH: usize = 1024;
 /// A thread that has read for so long is stuck.
 const STUCK: Duration = Duration::from_secs(1);
+/// Nice value of the threads.
+const PRIORITY: i32 = -10;
 /// Threads at most, stuck ones included.
 const THREADS_MAX: u32 = 8;
 
@@ -198,6 +200,9 @@ impl Shared {
     }
 
     fn serve(&self) {
+        // Requests wait for it, so it is not to wait for a CPU itself. Only root may ask for that.
+        // SAFETY: changes the calling thread's priority and nothing else.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
         while let Ok(question) = self.receiver.recv() {
             let began = self.now_ms();
             self.reading_since_ms.store(began, Ordering::Relaxed);

@@ -15,13 +15,13 @@ use workspace_store::actor::{Actor, Process};
 use crate::process::{Processes, Question};
 
 /// A request of a thread that nobody knows waits for so long at most.
-const WAIT: Duration = Duration::from_millis(1);
+const WAIT: Duration = Duration::from_millis(3);
 /// A thread is asked for anew after this: it may be another one, or execute another program.
 const BELIEVED: Duration = Duration::from_millis(250);
-/// After so many waits in vain nobody waits for a while.
-const VAIN_WAITS: u32 = 3;
-/// How long that is.
-const VAIN_PAUSE: Duration = Duration::from_secs(1);
+/// All waits together take at most this part of the time …
+const WAITING_SHARE: u32 = 4;
+/// … counted over so much waiting.
+const WAITING_MAX: Duration = Duration::from_millis(250);
 /// Threads and actors that are remembered before those not used any more are forgotten.
 const REMEMBERED: usize = 4096;
 
@@ -121,8 +121,9 @@ struct Table {
     by_thread: HashMap<(u32, u32), Entry>,
     by_actor: HashMap<Arc<Actor>, Arc<Who>>,
     last_number: u32,
-    vain_waits: u32,
-    no_wait_until: Option<Instant>,
+    /// How long requests may still wait, by the time of the last look.
+    may_wait: Duration,
+    looked: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -161,30 +162,19 @@ impl Threads {
         let key = (principal, thread);
         let now = Instant::now();
         let (name, may_wait) = {
-            let table = self.table.lock();
+            let mut table = self.table.lock();
             if let Some(entry) = table.by_thread.get(&key)
                 && now.duration_since(entry.since) < BELIEVED
             {
                 return Arc::clone(&entry.who);
             }
             let name = table.principals.get(principal as usize).cloned();
-            let may_wait = table.no_wait_until.is_none_or(|until| until < now);
-            (name.unwrap_or_default(), may_wait)
+            (name.unwrap_or_default(), table.time_to_wait(now))
         };
         let question = self.processes.ask(thread);
-        let wait = if may_wait { WAIT } else { Duration::ZERO };
-        let (found, is_final) = question.wait_until(now + wait);
+        let (found, is_final) = question.wait_until(now + may_wait);
         let mut table = self.table.lock();
-        if is_final {
-            table.vain_waits = 0;
-            table.no_wait_until = None;
-        } else if may_wait {
-            table.vain_waits += 1;
-            if table.vain_waits >= VAIN_WAITS {
-                table.vain_waits = 0;
-                table.no_wait_until = Some(now + VAIN_PAUSE);
-            }
-        }
+        table.may_wait = table.may_wait.saturating_sub(now.elapsed());
         let (actor, is_system) = match &found {
             Some(found) => (found.to_actor(&name), found.is_system),
             None => (unknown(&name, thread), false),
@@ -218,6 +208,16 @@ impl Threads {
 }
 
 impl Table {
+    /// How long a request may wait now.
+    fn time_to_wait(&mut self, now: Instant) -> Duration {
+        let since = self.looked.map_or(WAITING_MAX * WAITING_SHARE, |looked| {
+            now.duration_since(looked)
+        });
+        self.looked = Some(now);
+        self.may_wait = (self.may_wait + since / WAITING_SHARE).min(WAITING_MAX);
+        self.may_wait.min(WAIT)
+    }
+
     fn who(&mut self, actor: Actor, is_system: bool, question: Option<Arc<Question>>) -> Arc<Who> {
         if let (None, Some(known)) = (&question, self.by_actor.get(&actor)) {
             return Arc::clone(known);

@@ -65,6 +65,15 @@ impl State {
         self.actors.begin(&author.unwrap_or_else(Who::nobody));
     }
 
+    /// Who wrote to these files, is not taken for who writes to them next.
+    pub(crate) fn forget_writers(&mut self, files: &[u64]) {
+        for number in files {
+            if let Some(inode) = self.inodes.get_mut(number) {
+                inode.writer = 0;
+            }
+        }
+    }
+
     /// Tells the journal whose change comes next, if it takes it for another one's.
     pub(crate) fn note_actor(&mut self, takes_last_space: bool) -> Result<(), Errno> {
         let Some((number, description)) = self.actors.to_tell(self.epoch) else {

@@ -68,14 +68,18 @@ impl Filesystem {
         let is_checkpoint = commit.is_none();
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
-        let written = cut.written_files(REFRESHED_FILES);
+        let written = cut.written_files();
         let result = self.source.submit(submission);
-        let result = finish(&mut self.state.lock(), cut, is_checkpoint, result);
+        let result = {
+            let mut state = self.state.lock();
+            state.forget_writers(&written);
+            finish(&mut state, cut, is_checkpoint, result)
+        };
         // Before the next write to them the kernel asks, in the name of who writes.
+        let refreshed = written.iter().filter(|_| written.len() <= REFRESHED_FILES);
         for session in self.session_references() {
-            written
-                .iter()
-                .for_each(|number| session.refresh_attributes(*number));
+            let refresh = |number: &u64| session.refresh_attributes(*number);
+            refreshed.clone().for_each(refresh);
         }
         if is_checkpoint {
             // The policy's thread may have seen nothing uncommitted meanwhile.

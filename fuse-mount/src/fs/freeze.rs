@@ -43,11 +43,8 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Files with new content, if they are not more than `limit`.
-    pub(crate) fn written_files(&self, limit: usize) -> Vec<u64> {
-        if self.contents.len() > limit {
-            return Vec::new();
-        }
+    /// Files with new content.
+    pub(crate) fn written_files(&self) -> Vec<u64> {
         self.contents.iter().map(|(number, _)| *number).collect()
     }
 }

@@ -681,8 +681,10 @@ impl State {
         inode.ctime = change.ctime;
         let inode_has_name = inode.link_count > 0;
         // Access and change times alone are not part of a version. But who sends the times of what
-        // was written is the writer, also where they happen to be the same as before.
-        let is_author = is_stored_change || self.changes.inodes.contains_key(&change.number);
+        // was written by nobody who is known is the writer, also where they are as before.
+        let set = self.changes.inodes.get(&change.number);
+        let has_unknown_author = set.is_some_and(|set| set.iter().any(|actor| actor == 0));
+        let is_author = is_stored_change || has_unknown_author;
         if is_author && inode_has_name {
             self.mark_inode(change.number);
         }

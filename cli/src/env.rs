@@ -17,6 +17,10 @@ pub struct Variable {
 pub const KURA_STORE: &str = "KURA_STORE";
 /// Program of the daemon.
 pub const KURA_COMPUTERD: &str = "KURA_COMPUTERD";
+/// Run that `kura run` adds a step to; set for what it runs.
+pub const KURA_RUN_ID: &str = "KURA_RUN_ID";
+/// Step; set for what `kura run` runs.
+pub const KURA_STEP: &str = "KURA_STEP";
 /// Base of the default store.
 pub const XDG_DATA_HOME: &str = "XDG_DATA_HOME";
 /// The user's home directory.
@@ -41,6 +45,14 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: KURA_COMPUTERD,
         description: "program to start as the daemon, instead of the `computerd` next to kura or in PATH",
+    },
+    Variable {
+        name: KURA_RUN_ID,
+        description: "run that `kura run` adds a step to; what has it in its environment belongs to the run",
+    },
+    Variable {
+        name: KURA_STEP,
+        description: "step of the run that what has it in its environment belongs to; set by `kura run`",
     },
     Variable {
         name: XDG_DATA_HOME,
@@ -79,6 +91,8 @@ pub struct Environment {
     pub store: Option<PathBuf>,
     /// [`KURA_COMPUTERD`].
     pub computerd: Option<PathBuf>,
+    /// [`KURA_RUN_ID`].
+    pub run_id: Option<String>,
     /// [`XDG_DATA_HOME`].
     pub data_home: Option<PathBuf>,
     /// [`HOME`].
@@ -102,6 +116,7 @@ impl Environment {
         Self {
             store: filled(KURA_STORE).map(PathBuf::from),
             computerd: filled(KURA_COMPUTERD).map(PathBuf::from),
+            run_id: filled(KURA_RUN_ID).and_then(|run| run.into_string().ok()),
             data_home: filled(XDG_DATA_HOME).map(PathBuf::from),
             home: filled(HOME).map(PathBuf::from),
             path: filled(PATH),

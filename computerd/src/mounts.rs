@@ -20,11 +20,13 @@ use computerd_api::v1::MountInfo;
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{FlushHelper, Session};
+use fuse_mount::process::Processes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use workspace_store::object::{CommitKind, Timestamp};
 use workspace_store::workspace::WorkspaceInfo;
 use workspace_store::{CommitId, WorkspaceId};
 
+use crate::containers::run_of_container;
 use crate::convert;
 use crate::daemon::{Daemon, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -125,6 +127,8 @@ pub struct Mounts {
     changing: RwLock<()>,
     table: Mutex<Table>,
     flush_helper: Arc<FlushHelper>,
+    /// Finds out who does something.
+    pub processes: Arc<Processes>,
 }
 
 impl Mounts {
@@ -134,6 +138,7 @@ impl Mounts {
             changing: RwLock::new(()),
             table: Mutex::new(Table::default()),
             flush_helper: Arc::new(FlushHelper::new(program, vec!["flush-helper".into()])),
+            processes: Arc::new(Processes::new(Some(Box::new(run_of_container)))),
         }
     }
 
@@ -325,7 +330,10 @@ impl Mounts {
         let mut first_error = None;
         for id in ids {
             match self.end(daemon, id, is_lazy) {
-                Ok(end) => ended.push(end.record),
+                Ok(end) => {
+                    note_end(daemon, &end, "daemon stops");
+                    ended.push(end.record);
+                }
                 Err(error) => {
                     tracing::error!(?error, "end a mount");
                     first_error.get_or_insert(error);
@@ -377,8 +385,11 @@ impl Mounts {
     fn reap_ended(&self, daemon: &Daemon) {
         let ended = self.table.lock().ended();
         for id in ended {
-            if let Err(error) = self.end(daemon, id, false) {
-                tracing::error!(?error, "clean up after a mount that was ended by others");
+            match self.end(daemon, id, false) {
+                Ok(end) => note_end(daemon, &end, "ended outside of Kura"),
+                Err(error) => {
+                    tracing::error!(?error, "clean up after a mount that was ended by others");
+                }
             }
         }
     }
@@ -479,6 +490,7 @@ impl Mounts {
                 author: author.to_owned(),
                 is_read_only,
                 is_resumed,
+                processes: self.processes.clone(),
             },
         )?;
         self.table
@@ -515,6 +527,19 @@ impl Mounts {
         }
         Some(head)
     }
+}
+
+/// Writes the end of a mount that nobody asked for into the audit log.
+fn note_end(daemon: &Daemon, ended: &Ended, why: &str) {
+    let record = &ended.record;
+    daemon.audit(
+        &record.principal,
+        "mount",
+        "unmount",
+        Some(record.workspace_id),
+        &record.mountpoint.to_display(),
+        serde_json::json!({"commit": ended.commit.to_hex(), "why": why}),
+    );
 }
 
 fn overlay_directory(daemon: &Daemon, key: &Key) -> PathBuf {

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -29,6 +30,7 @@ use tokio::net::UnixListener;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
+use workspace_store::audit::{AuditSource, with_source};
 
 use crate::daemon::Daemon;
 use crate::error::{self, Error, ErrorKind, Result};
@@ -38,6 +40,9 @@ use progress::ProgressLines;
 /// Longest body of a request. Lists of paths are the longest that people send.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
+/// How long a call waits for what is found out about who makes it.
+const SOURCE_WAIT: Duration = Duration::from_millis(50);
+
 /// Lines of a streamed answer that may wait for the client.
 const QUEUED_LINES: usize = 64;
 
@@ -46,16 +51,17 @@ const QUEUED_LINES: usize = 64;
 pub struct Peer {
     /// User id, as the kernel says.
     uid: Option<u32>,
+    /// Process id.
+    pid: Option<u32>,
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let credentials = stream.io().peer_cred().ok();
+        let pid = credentials.as_ref().and_then(|found| found.pid());
         Self {
-            uid: stream
-                .io()
-                .peer_cred()
-                .ok()
-                .map(|credentials| credentials.uid()),
+            uid: credentials.map(|credentials| credentials.uid()),
+            pid: pid.and_then(|pid| u32::try_from(pid).ok()),
         }
     }
 }
@@ -71,9 +77,33 @@ pub struct Call {
     pub workspace: String,
     /// The name in the route; empty if there is none.
     pub name: String,
+    /// Process of who asks.
+    pub pid: Option<u32>,
 }
 
 impl Call {
+    /// From where the call comes.
+    pub fn source(&self) -> AuditSource {
+        let surface = "api";
+        let Some(pid) = self.pid else {
+            return AuditSource::of_surface(surface);
+        };
+        let deadline = Instant::now() + SOURCE_WAIT;
+        let (found, _) = self.daemon.mounts.processes.ask(pid).wait_until(deadline);
+        match found {
+            Some(found) => AuditSource::of_actor(surface, &found.to_actor(&self.user)),
+            None => AuditSource {
+                pid: Some(pid),
+                ..AuditSource::of_surface(surface)
+            },
+        }
+    }
+
+    /// Runs a verb; what it does carries the call's source.
+    fn run<A>(&self, verb: impl FnOnce(&Call) -> A) -> A {
+        with_source(Some(self.source()), || verb(self))
+    }
+
     /// The principal that the request names, else the local user.
     pub fn principal(&self, named: Option<&String>) -> String {
         named.unwrap_or(&self.user).clone()
@@ -98,6 +128,7 @@ fn call(daemon: &Arc<Daemon>, peer: Peer, parameters: Parameters) -> Call {
         user: peer.uid.map_or_else(|| "unknown".to_owned(), user_name),
         workspace: parameters.remove("workspace").unwrap_or_default(),
         name: parameters.remove("name").unwrap_or_default(),
+        pid: peer.pid,
     }
 }
 
@@ -207,7 +238,7 @@ impl Api {
                                 bytes: Bytes| async move {
                 let call = call(&daemon, peer, parameters);
                 let outcome = match parse(&bytes) {
-                    Ok(body) => blocking(move || verb(&call, body)).await,
+                    Ok(body) => blocking(move || call.run(|call| verb(call, body))).await,
                     Err(error) => Err(error),
                 };
                 match outcome {
@@ -242,15 +273,16 @@ impl Api {
                 let (sender, receiver) = tokio::sync::mpsc::channel(QUEUED_LINES);
                 tokio::spawn(async move {
                     let lines = ProgressLines::new(sender.clone());
-                    let event = match blocking(move || verb(&call, body, &lines)).await {
-                        Ok(result) => Event::Result { result },
-                        Err(error) => {
-                            tracing::info!(?error, "long work failed");
-                            Event::Error {
-                                error: error::body(&error),
+                    let event =
+                        match blocking(move || call.run(|call| verb(call, body, &lines))).await {
+                            Ok(result) => Event::Result { result },
+                            Err(error) => {
+                                tracing::info!(?error, "long work failed");
+                                Event::Error {
+                                    error: error::body(&error),
+                                }
                             }
-                        }
-                    };
+                        };
                     let _ = sender.send(progress::line(&event)).await;
                 });
                 let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
@@ -278,7 +310,7 @@ impl Api {
                                 bytes: Bytes| async move {
                 let call = call(&daemon, peer, parameters);
                 let opened = match parse(&bytes) {
-                    Ok(body) => blocking(move || verb(&call, body)).await,
+                    Ok(body) => blocking(move || call.run(|call| verb(call, body))).await,
                     Err(error) => Err(error),
                 };
                 let mut reader = match opened {
@@ -322,7 +354,7 @@ fn bodyless<A: Serialize + Send + 'static>(
     move |ConnectInfo(peer), parameters| {
         let call = call(&daemon, peer, parameters);
         Box::pin(async move {
-            match blocking(move || verb(&call)).await {
+            match blocking(move || call.run(verb)).await {
                 Ok(answer) => json(&answer),
                 Err(error) => error_answer(&error),
             }

@@ -4,10 +4,13 @@
 //! makes commits; `state`
 //! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
 //! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
-//! version, and `watch` has those told of it who watch.
+//! version, and `watch` has those told of it who watch. `actors` are those who change something,
+//! `attribution` says which paths they changed.
 
 mod acl;
+mod actors;
 mod attributes;
+mod attribution;
 mod clock;
 mod commit;
 mod content;

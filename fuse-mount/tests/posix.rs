@@ -45,6 +45,7 @@ impl Mounted {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         };
         let filesystem = Filesystem::open(source, options).unwrap();
         let environment = Environment {

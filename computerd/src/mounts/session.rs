@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fuse_mount::fs::Filesystem;
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{Environment, MountError, Session, SessionOptions, SessionState};
+use fuse_mount::handler::SessionHandler;
 use parking_lot::Mutex;
 use workspace_store::object::Timestamp;
 
@@ -27,13 +28,14 @@ pub(super) fn environment(
     record: MountRecord,
     filesystem: &Arc<Filesystem>,
 ) -> (Environment, Arc<Holder>) {
+    let handler = SessionHandler::new(filesystem.clone(), &record.principal);
     let holder = Arc::new(Holder {
         link: daemon.link.clone(),
         id,
         record: Mutex::new(record),
     });
     let environment = Environment {
-        handler: filesystem.clone(),
+        handler,
         holder: Some(holder.clone()),
         flush_helper: Some(mounts.flush_helper.clone()),
     };

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use computerd_api::v1::{
-    AuditList, AuditQuery, AuditVerification, LogPage, LogQuery, OperationList, OperationQuery,
-    ShowQuery, ShowResult,
+    AuditHead, AuditHeadRequest, AuditList, AuditQuery, AuditVerification, AuditVerifyRequest,
+    LogPage, LogQuery, OperationList, OperationQuery, ShowQuery, ShowResult,
 };
 use workspace_store::CommitId;
 use workspace_store::audit::AuditQuery as StoreAuditQuery;
 use workspace_store::commits::{LogEntry, LogQuery as StoreLogQuery};
 use workspace_store::id::WorkspaceId;
 
+use super::attribution;
 use super::diff::{self, Side};
 use super::revert::undone_operations;
+use crate::audit_key;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path};
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +43,7 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
         start: Some(start),
         path: None,
         run: query.run.clone(),
+        step: query.step,
         author: query.author.clone(),
         // With a place to go on from, how many come before it isn't known.
         limit: if after.is_some() || query.paths.len() > 1 {
@@ -74,6 +77,7 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     };
     if let (true, Some(path)) = (entries.is_empty(), query.paths.first())
         && query.run.is_none()
+        && query.step.is_none()
         && query.author.is_none()
     {
         return Err(Error::new(
@@ -164,6 +168,11 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
     Ok(ShowResult {
         commit: convert::commit(id, &commit, names, Some(counts)),
         diff,
+        processes: attribution::by_process(
+            &commit,
+            daemon.store.attributed_changes(id)?,
+            &query.options.paths,
+        )?,
     })
 }
 
@@ -227,14 +236,31 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     Ok(AuditList { entries })
 }
 
-/// The body of a request that has nothing to say.
-#[derive(Debug, Default, serde::Deserialize, utoipa::ToSchema)]
-pub struct NoBody {}
+/// The newest entry of the audit log.
+pub fn audit_head(call: &Call, request: AuditHeadRequest) -> Result<AuditHead> {
+    let daemon = &call.daemon;
+    let (sequence, hash) = daemon.store.audit_head()?;
+    let mut head = AuditHead {
+        sequence,
+        hash,
+        time: convert::time(workspace_store::object::Timestamp::now()),
+        ..AuditHead::default()
+    };
+    if request.sign {
+        audit_key::AuditKey::load_or_make(&daemon.directory.audit_key())?.sign(&mut head);
+    }
+    Ok(head)
+}
 
-/// Checks the whole audit chain.
-pub fn verify_audit(call: &Call, _: NoBody) -> Result<AuditVerification> {
+/// Checks the whole audit chain, and that it leads to a head that was kept elsewhere.
+pub fn verify_audit(call: &Call, request: AuditVerifyRequest) -> Result<AuditVerification> {
     let store = &call.daemon.store;
-    let verification = store.audit_verify()?;
+    let anchor = request.head.as_ref();
+    if let Some(head) = anchor {
+        audit_key::check_signature(head)?;
+    }
+    let verification =
+        store.audit_verify_to(anchor.map(|head| (head.sequence, head.hash.as_str())))?;
     let newest = store.audit(&StoreAuditQuery {
         limit: 1,
         ..StoreAuditQuery::default()

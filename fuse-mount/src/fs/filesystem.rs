@@ -16,6 +16,8 @@ use workspace_store::id::CommitId;
 use workspace_store::object::Root;
 use workspace_store::source::WorkspaceSource;
 
+use super::actors::{Threads, Who};
+use super::attribution::announces_write;
 use super::content::Frozen;
 use super::data::{ListRequest, WriteRequest};
 use super::inode::{Inode, Kind};
@@ -26,6 +28,7 @@ use super::request::{
     Response,
 };
 use super::state::State;
+use crate::process::Processes;
 
 /// When changes become commits by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +64,8 @@ pub struct FilesystemOptions {
     pub is_read_only: bool,
     /// A kernel connection of an earlier daemon will be resumed on it.
     pub is_resumed: bool,
+    /// Finds out who changes something.
+    pub processes: Arc<Processes>,
 }
 
 /// Result of a commit.
@@ -113,6 +118,8 @@ pub struct Filesystem {
     /// Wakes the policy's thread.
     pub(super) changed: Condvar,
     pub(super) known: KnownPlaces,
+    /// Who sends requests.
+    pub(super) threads: Threads,
     pub(super) sessions: Mutex<Vec<(u64, SessionReference)>>,
     pub(super) next_session: AtomicU64,
     pub(super) commit_lock: Mutex<()>,
@@ -185,7 +192,12 @@ impl Filesystem {
         if changes_something(request) && self.is_read_only.load(Ordering::Acquire) {
             return Err(Failure::Errno(Errno(libc::EROFS)));
         }
+        let who =
+            (changes_something(request) || announces_write(request)).then(|| self.author(caller));
         let mut state = self.state.lock();
+        if let Some(who) = &who {
+            state.begin(who, request);
+        }
         let was_clean = state.first_change.is_none();
         let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
         let mode_before = mode(&state);
@@ -203,6 +215,19 @@ impl Filesystem {
             }
         }
         result.map_err(Failure::Errno)
+    }
+
+    /// Who asks. May wait a moment for that.
+    fn author(&self, caller: &Caller) -> Arc<Who> {
+        if caller.pid == 0 {
+            return Who::nobody();
+        }
+        self.threads.find(caller.principal, caller.pid)
+    }
+
+    /// The number by which requests name a principal ([`Caller::principal`]).
+    pub fn principal(&self, name: &str) -> u32 {
+        self.threads.principal(name)
     }
 
     fn answer(

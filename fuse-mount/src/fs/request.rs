@@ -50,6 +50,8 @@ pub struct Caller {
     pub gid: u32,
     /// User 0 of the host, before the mapping: may change a set-id program and leave it one.
     pub is_root: bool,
+    /// Principal of the session, by its number in the filesystem; 0 is the filesystem's own.
+    pub principal: u32,
     /// Process (thread) id in the daemon's pid namespace, 0 if unknown.
     pub pid: u32,
     /// The kernel's number of the request, without the resend bit.

@@ -6,15 +6,17 @@
 //!
 //! Locking: one mutex of the filesystem guards the whole state.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::sync::Arc;
 
+use workspace_store::attribution::ActorSet;
 use workspace_store::id::CommitId;
 use workspace_store::object::{LinkId, Name, Root, Timestamp};
 use workspace_store::source::WorkspaceSource;
 
+use super::actors::Actors;
 use super::content;
 use super::inode::{
     Content, Directory, Inode, Kind, Names, Places, ROOT, SMALL_FILE_BYTES, linked_number,
@@ -52,26 +54,54 @@ pub(crate) type NumberSet = HashSet<u64, BuildHasherDefault<NumberHasher>>;
 /// What changed since the last cut.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// By directory: names that came, went, or stand for something else.
-    pub(crate) names: NumberMap<BTreeSet<Name>>,
-    /// Inodes whose attributes or content changed.
-    pub(crate) inodes: NumberSet,
+    /// By directory: names that came, went, or stand for something else, and who did that.
+    pub(crate) names: NumberMap<ChangedNames>,
+    /// Inodes whose attributes or content changed, and who changed them; nobody, where only names
+    /// in a directory or of a file changed.
+    pub(crate) inodes: NumberMap<ActorSet>,
     /// Files with several names that lost the last one.
     pub(crate) gone_links: HashSet<LinkId>,
+    /// Changed names of directories that moved or went since, by the path that they had.
+    pub(crate) earlier_names: Vec<(Vec<u8>, ChangedNames)>,
+    /// Directories that moved: where they were or came to, and who moved them.
+    pub(crate) moved: Vec<(Vec<u8>, u32)>,
 }
+
+/// Names that changed, and who changed them.
+pub(crate) type ChangedNames = BTreeMap<Name, ActorSet>;
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.inodes.is_empty() && self.gone_links.is_empty()
     }
 
+    /// Whether somebody made one of them.
+    pub(crate) fn has_actor(&self, number: u32) -> bool {
+        let earlier = self.earlier_names.iter().map(|(_, names)| names);
+        let names = self
+            .names
+            .values()
+            .chain(earlier)
+            .flat_map(BTreeMap::values);
+        let mut sets = names.chain(self.inodes.values());
+        self.moved.iter().any(|(_, mover)| *mover == number)
+            || sets.any(|set| set.iter().any(|found| found == number))
+    }
+
     /// Adds what changed before.
     pub(crate) fn merge(&mut self, earlier: Changes) {
         for (directory, names) in earlier.names {
-            self.names.entry(directory).or_default().extend(names);
+            let known = self.names.entry(directory).or_default();
+            for (name, actors) in names {
+                known.entry(name).or_default().extend(&actors);
+            }
         }
-        self.inodes.extend(earlier.inodes);
+        for (number, actors) in earlier.inodes {
+            self.inodes.entry(number).or_default().extend(&actors);
+        }
         self.gone_links.extend(earlier.gone_links);
+        self.earlier_names.extend(earlier.earlier_names);
+        self.moved.extend(earlier.moved);
     }
 }
 
@@ -101,6 +131,8 @@ pub(crate) struct State {
     pub(crate) is_checkpointed: bool,
     pub(crate) next_number: u64,
     pub(crate) changes: Changes,
+    /// Who made them.
+    pub(crate) actors: Actors,
     /// Inodes without a name that the kernel still uses.
     pub(crate) orphans: NumberSet,
     pub(crate) journal: Journal,
@@ -158,6 +190,7 @@ impl State {
             is_inherited: false,
             needs_known_record: false,
             noted_epoch: 0,
+            writer: 0,
         };
         let mut inodes = NumberMap::default();
         inodes.insert(ROOT, root);
@@ -169,6 +202,7 @@ impl State {
             is_checkpointed: false,
             next_number,
             changes: Changes::default(),
+            actors: Actors::default(),
             orphans: NumberSet::default(),
             journal,
             epoch: 1,
@@ -219,6 +253,7 @@ impl State {
         for number in record.named_inodes() {
             self.note_place(number, record.takes_last_space())?;
         }
+        self.note_actor(record.takes_last_space())?;
         let location = self
             .journal
             .append(unique, record)
@@ -363,6 +398,13 @@ impl State {
                 Ok(())
             }
             Record::Known { .. } => Ok(()),
+            Record::Actor {
+                number,
+                description,
+            } => {
+                self.actors.replay(*number, description);
+                Ok(())
+            }
             Record::Outdated {
                 number,
                 parent,
@@ -389,16 +431,20 @@ impl State {
 
     /// Notes that a name of a directory changed.
     pub(crate) fn mark_name(&mut self, directory: u64, name: &[u8]) {
-        self.changes
-            .names
-            .entry(directory)
-            .or_default()
-            .insert(name.into());
+        let actor = self.actors.current();
+        let names = self.changes.names.entry(directory).or_default();
+        names.entry(name.into()).or_default().add(actor);
     }
 
     /// Notes that attributes or content of an inode changed.
     pub(crate) fn mark_inode(&mut self, number: u64) {
-        self.changes.inodes.insert(number);
+        let actor = self.actors.current();
+        self.changes.inodes.entry(number).or_default().add(actor);
+    }
+
+    /// Notes that an inode must be stored because of a change of names, which is noted with those.
+    fn mark_touched(&mut self, number: u64) {
+        self.changes.inodes.entry(number).or_default();
     }
 
     /// A directory's names changed at `time`.
@@ -406,7 +452,7 @@ impl State {
         let directory = self.inode_mut(number)?;
         directory.mtime = time;
         directory.ctime = time;
-        self.mark_inode(number);
+        self.mark_touched(number);
         Ok(())
     }
 
@@ -459,7 +505,7 @@ impl State {
         inode.link_count = inode.link_count.saturating_sub(1);
         let (is_gone, is_used, link) = (inode.link_count == 0, inode.is_used(), inode.link);
         if !is_gone {
-            self.mark_inode(number);
+            self.mark_touched(number);
             return Ok(());
         }
         if let Some(link) = link {
@@ -508,6 +554,7 @@ impl State {
                 is_inherited: self.is_replaying,
                 needs_known_record: false,
                 noted_epoch: self.epoch,
+                writer: self.actors.current(),
             },
         );
         match creation.place {
@@ -543,7 +590,9 @@ impl State {
             for (directory, position) in places {
                 if let Some(found) = self.names(directory)?.at(position) {
                     let name = found.name.clone();
-                    self.mark_name(directory, &name);
+                    // What it stands for is the same for who looks.
+                    let names = self.changes.names.entry(directory).or_default();
+                    names.entry(name).or_default();
                 }
             }
         }
@@ -551,12 +600,13 @@ impl State {
             self.changes.gone_links.remove(&link);
         }
         self.orphans.remove(&number);
-        self.mark_inode(number);
+        self.mark_touched(number);
         self.add_name(parent, name, number)?;
         self.touch_directory(parent, time)
     }
 
     fn apply_removal(&mut self, parent: u64, name: &[u8], time: Timestamp) -> Result<(), Errno> {
+        self.note_earlier_place(parent, name);
         let number = self.take_name(parent, name)?;
         self.touch_directory(parent, time)?;
         self.lose_link(number, time)
@@ -570,6 +620,13 @@ impl State {
         whiteout: u64,
         time: Timestamp,
     ) -> Result<(), Errno> {
+        self.note_earlier_place(parent, name);
+        self.note_earlier_place(new_parent, new_name);
+        self.note_move(parent, name);
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
+        if is_exchange {
+            self.note_move(new_parent, new_name);
+        }
         let moved = self.take_name(parent, name)?;
         let replaced = match self.names(new_parent)?.get(new_name) {
             Some(_) => Some(self.take_name(new_parent, new_name)?),
@@ -579,7 +636,7 @@ impl State {
         self.inode_mut(moved)?.ctime = time;
         self.mark_inode(moved);
         if let Some(replaced) = replaced {
-            if flags & libc::RENAME_EXCHANGE != 0 {
+            if is_exchange {
                 self.add_name(parent, name, replaced)?;
                 self.inode_mut(replaced)?.ctime = time;
                 self.mark_inode(replaced);
@@ -599,6 +656,10 @@ impl State {
                 xattrs: Default::default(),
                 time,
             })?;
+        }
+        self.note_move(new_parent, new_name);
+        if is_exchange {
+            self.note_move(parent, name);
         }
         self.touch_directory(parent, time)?;
         self.touch_directory(new_parent, time)
@@ -620,8 +681,13 @@ impl State {
         inode.atime = change.atime;
         inode.mtime = change.mtime;
         inode.ctime = change.ctime;
-        // Access and change times alone are not part of a version.
-        if is_stored_change && inode.link_count > 0 {
+        let inode_has_name = inode.link_count > 0;
+        // Access and change times alone are not part of a version. But who sends the times of what
+        // was written by nobody who is known is the writer, also where they are as before.
+        let set = self.changes.inodes.get(&change.number);
+        let has_unknown_author = set.is_some_and(|set| set.iter().any(|actor| actor == 0));
+        let is_author = is_stored_change || has_unknown_author;
+        if is_author && inode_has_name {
             self.mark_inode(change.number);
         }
         Ok(())

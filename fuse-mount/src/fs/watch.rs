@@ -239,7 +239,7 @@ impl State {
     }
 
     /// Path of a directory from the root, without a slash at its start.
-    fn path_of(&self, number: u64) -> Option<Vec<u8>> {
+    pub(super) fn path_of(&self, number: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         let mut number = number;
         while number != ROOT {

@@ -245,6 +245,7 @@ impl Server {
             uid: self.encoding.uid_map.to_store(header.uid),
             gid: self.encoding.gid_map.to_store(header.gid),
             is_root: header.uid == 0,
+            principal: 0,
             pid: header.pid,
             unique: header.unique & !UNIQUE_RESEND,
             is_resent: header.is_resent(),

@@ -257,6 +257,7 @@ impl Memory {
             uid: 0,
             gid: 0,
             is_root: true,
+            principal: 0,
             pid: 0,
             unique: 0,
             is_resent: false,

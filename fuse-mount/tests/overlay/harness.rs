@@ -80,6 +80,7 @@ impl Overlay {
                 author: "tester".into(),
                 is_read_only: false,
                 is_resumed,
+                processes: Default::default(),
             },
         )
         .unwrap();
@@ -104,6 +105,7 @@ impl Mounted {
             uid: 0,
             gid: 0,
             is_root: true,
+            principal: 0,
             pid: 1,
             unique,
             is_resent: false,

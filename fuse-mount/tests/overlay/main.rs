@@ -577,6 +577,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                     uid: 0,
                     gid: 0,
                     is_root: true,
+                    principal: 0,
                     pid: 2,
                     unique,
                     is_resent: false,
@@ -710,6 +711,7 @@ fn writing_into_a_file_without_a_name_does_not_grow_the_journal_for_ever() {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         },
     )
     .unwrap();
@@ -753,6 +755,7 @@ fn a_failing_automatic_commit_does_not_hold_up_others() {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         },
     )
     .unwrap();

@@ -66,6 +66,7 @@ pub mod metadata;
 pub mod object;
 pub mod operation;
 pub mod path;
+pub mod policy;
 pub mod progress;
 pub mod reader;
 pub mod refs;

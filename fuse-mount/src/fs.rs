@@ -4,7 +4,8 @@
 //! makes commits; `state`
 //! holds the inodes and applies changes; `names`, `attributes`, `data` are the operations; `load`
 //! brings inodes in from the store, `freeze` hands changes over to it, `switch` goes to another
-//! version, and `watch` has those told of it who watch.
+//! version, and `watch` has those told of it who watch. `session` is one kernel connection's way
+//! in, `told` what the others must hear.
 
 mod acl;
 mod attributes;
@@ -20,12 +21,16 @@ mod load;
 mod names;
 mod open;
 pub mod request;
+mod session;
 mod settle;
 mod state;
 mod switch;
+mod told;
 mod watch;
 
 pub use open::COMMIT_STACK_BYTES;
+
+pub use session::FilesystemSession;
 
 pub use filesystem::{
     CommitOutcome, CommitPolicy, Filesystem, FilesystemOptions, OverlayStatus, SwitchOutcome,

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuse_mount::fs::Filesystem;
+use fuse_mount::fs::{Filesystem, FilesystemSession};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{Environment, MountError, Session, SessionOptions, SessionState};
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ pub(super) fn environment(
         record: Mutex::new(record),
     });
     let environment = Environment {
-        handler: filesystem.clone(),
+        handler: FilesystemSession::new(filesystem.clone()),
         holder: Some(holder.clone()),
         flush_helper: Some(mounts.flush_helper.clone()),
     };

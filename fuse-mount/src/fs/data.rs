@@ -19,6 +19,8 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) kill_suid_gid: bool,
     /// From the kernel's cache: the kernel sends the times itself.
     pub(crate) from_cache: bool,
+    /// To the end of the file, which may lie elsewhere than where the kernel believes.
+    pub(crate) appends: bool,
 }
 
 /// What to list of a directory.
@@ -38,10 +40,15 @@ impl State {
     ) -> Result<Response, Errno> {
         let WriteRequest {
             number,
-            offset,
+            mut offset,
             data,
             ..
         } = *write;
+        if write.appends
+            && let Some(content) = self.inode(number)?.content()
+        {
+            offset = content.size();
+        }
         let end = offset
             .checked_add(data.len() as u64)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -171,6 +178,7 @@ impl State {
                     data: &data,
                     kill_suid_gid: !caller.is_root,
                     from_cache: false,
+                    appends: false,
                 },
             );
         }

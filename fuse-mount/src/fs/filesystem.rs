@@ -2,14 +2,14 @@
 //!
 //! Threads: any number of sessions call [`Filesystem::handle`]; one thread of its own makes commits
 //! by the policy; commits and switches exclude each other (`commit_lock`). Lock order:
-//! `commit_lock`, `synced`, `state`; `sessions` is taken alone. No lock is held while the kernel is
+//! `commit_lock`, `synced`, `state`, `sessions`. No lock is held while the kernel is
 //! asked to write its cache back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use workspace_store::id::CommitId;
@@ -22,10 +22,11 @@ use super::inode::{Inode, Kind};
 use super::load::KnownPlaces;
 use super::names::{NAME_MAX_BYTES, NewInode};
 use super::request::{
-    Caller, Errno, Failure, FilesystemStatistics, KernelSession, Mode, Notification, Request,
-    Response,
+    Caller, Changed, Errno, Failure, FilesystemStatistics, HeldAnswer, KernelSession, Mode,
+    Notification, Request, Response,
 };
 use super::state::State;
+use super::told::RESUMING;
 
 /// When changes become commits by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,7 @@ pub struct Filesystem {
     pub(super) is_read_only: AtomicBool,
     pub(super) is_closing: AtomicBool,
     pub(super) policy: Mutex<CommitPolicy>,
+    pub(super) opened: Instant,
     pub(super) policy_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -142,6 +144,17 @@ impl Filesystem {
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+    ) -> std::result::Result<Response, Failure> {
+        self.handle_telling(caller, request, mode, &mut Changed::default())
+    }
+
+    /// As [`Filesystem::handle`]; says what kernels must forget.
+    pub(super) fn handle_telling(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
+        mode: Mode,
+        changed: &mut Changed,
     ) -> std::result::Result<Response, Failure> {
         match request {
             Request::Sync { .. } | Request::SyncDirectory { .. } | Request::SyncFilesystem => {
@@ -189,7 +202,17 @@ impl Filesystem {
         let was_clean = state.first_change.is_none();
         let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
         let mode_before = mode(&state);
+        let end = written_by(request).and_then(|number| state.size_of(number));
         let result = self.answer(&mut state, caller, request);
+        changed.others = state.take_told();
+        changed.own.extend(misplaced(request, end));
+        if state.is_resumed && !changed.others.is_empty() {
+            if self.opened.elapsed() < RESUMING {
+                state.outdated.extend(changed.others.iter().cloned());
+            } else if state.session_count < 2 {
+                state.told = None;
+            }
+        }
         let has_new_mode = mode(&state) != mode_before;
         let is_dirty_now = was_clean && state.first_change.is_some();
         drop(state);
@@ -215,6 +238,7 @@ impl Filesystem {
         if caller.is_resent
             && let Some(number) = state.answered.get(&caller.unique).copied()
         {
+            state.note_told_again(request);
             return answer_again(state, request, number);
         }
         match *request {
@@ -354,6 +378,7 @@ impl Filesystem {
                 data,
                 kill_suid_gid,
                 from_cache,
+                appends,
             } => state.write(
                 caller,
                 &WriteRequest {
@@ -362,6 +387,7 @@ impl Filesystem {
                     data,
                     kill_suid_gid,
                     from_cache,
+                    appends,
                 },
             ),
             Request::SetXattr {
@@ -509,19 +535,26 @@ impl Filesystem {
     /// Adds a kernel connection; returns its number for [`Filesystem::detach_session`].
     pub fn attach_session(&self, session: Arc<dyn KernelSession>) -> u64 {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let outdated = self.state.lock().outdated.clone();
-        for notification in outdated {
-            session.notify(notification);
+        let mut state = self.state.lock();
+        for notification in &state.outdated {
+            session.notify(notification.clone());
         }
-        self.sessions
-            .lock()
-            .push((number, SessionReference(session)));
+        let mut sessions = self.sessions.lock();
+        sessions.push((number, SessionReference(session)));
+        state.session_count = sessions.len();
+        state.told = (sessions.len() > 1 || state.is_resumed).then(Vec::new);
         number
     }
 
     /// Removes a kernel connection.
     pub fn detach_session(&self, number: u64) {
-        self.sessions.lock().retain(|(found, _)| *found != number);
+        let mut state = self.state.lock();
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|(found, _)| *found != number);
+        state.session_count = sessions.len();
+        if sessions.len() < 2 {
+            state.told = None;
+        }
     }
 
     pub(super) fn session_references(&self) -> Vec<Arc<dyn KernelSession>> {
@@ -530,6 +563,20 @@ impl Filesystem {
             .iter()
             .map(|(_, session)| Arc::clone(&session.0))
             .collect()
+    }
+
+    /// Queues what a session has changed for the kernels of the others.
+    pub(super) fn tell_others(&self, own: u64, changed: &[Notification], answer: &HeldAnswer) {
+        let sessions: Vec<Arc<dyn KernelSession>> = self
+            .sessions
+            .lock()
+            .iter()
+            .filter(|(number, _)| *number != own)
+            .map(|(_, session)| Arc::clone(&session.0))
+            .collect();
+        for session in sessions {
+            session.tell(changed, answer);
+        }
     }
 
     pub(super) fn notify_sessions(&self, notifications: &[Notification]) {
@@ -635,8 +682,26 @@ fn written_by(request: &Request<'_>) -> Option<u64> {
     }
 }
 
+/// What the kernel that asked has in its cache at a wrong place: it believed the end of the file to
+/// be elsewhere than at `end`.
+fn misplaced(request: &Request<'_>, end: Option<u64>) -> Option<Notification> {
+    match *request {
+        Request::Write {
+            inode,
+            offset,
+            appends: true,
+            ..
+        } if end.is_some_and(|end| end != offset) => Some(Notification::Inode {
+            inode,
+            offset: offset.min(end?) as i64,
+            length: 0,
+        }),
+        _ => None,
+    }
+}
+
 /// The inodes that a request names.
-fn numbers_of(request: &Request<'_>) -> [u64; 2] {
+pub(super) fn numbers_of(request: &Request<'_>) -> [u64; 2] {
     match *request {
         Request::Lookup { parent, .. }
         | Request::MakeNode { parent, .. }

@@ -109,6 +109,7 @@ impl Filesystem {
         }
         let is_read_only = options.is_read_only;
         let filesystem = Arc::new(Self {
+            opened: Instant::now(),
             policy: Mutex::new(options.policy),
             options,
             source,

@@ -124,6 +124,11 @@ pub(crate) struct State {
     pub(crate) last_change: Option<std::time::Instant>,
     /// What changes while a moment for a cut is looked for.
     pub(crate) touched: Option<Touched>,
+    /// What the kernels of other sessions must forget because of the request at hand; `None` while
+    /// there are none.
+    pub(crate) told: Option<Vec<Notification>>,
+    /// Kernel connections.
+    pub(crate) session_count: usize,
 }
 
 impl State {
@@ -181,6 +186,8 @@ impl State {
             first_change: None,
             last_change: None,
             touched: None,
+            told: None,
+            session_count: 0,
         }
     }
 
@@ -194,6 +201,12 @@ impl State {
     /// An inode that must be in the table.
     pub(crate) fn inode(&self, number: u64) -> Result<&Inode, Errno> {
         self.inodes.get(&number).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// Length of a regular file.
+    pub(crate) fn size_of(&self, number: u64) -> Option<u64> {
+        let content = self.inodes.get(&number)?.content()?;
+        Some(content.size())
     }
 
     pub(crate) fn inode_mut(&mut self, number: u64) -> Result<&mut Inode, Errno> {
@@ -221,6 +234,7 @@ impl State {
             .journal
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
+        self.note_told(record);
         self.apply(unique, record, Some(location));
         if let Some(touched) = &mut self.touched {
             touched.note(record);

@@ -79,7 +79,7 @@ fn a_missing_store_is_not_made_by_accident() {
 #[test]
 fn a_newer_store_is_refused_and_not_touched() {
     for change in [
-        "PRAGMA user_version = 2",
+        "PRAGMA user_version = 1000",
         "UPDATE meta SET value = value || ' future' WHERE key = 'features_incompatible'",
         "UPDATE meta SET value = 'future' WHERE key = 'features_read_only_compatible'",
     ] {

@@ -8,14 +8,14 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::schema::{
     APPLICATION_ID, KNOWN_COMPATIBLE, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE,
-    SCHEMA_VERSION, TABLES,
+    SCHEMA_VERSION, TABLES, VERSION_2_TABLES,
 };
 use crate::error::{ErrorKind, Result, StoreError};
 
 const PAGE_BYTES: u32 = 8192;
 
 /// Steps from one version to the next: `MIGRATIONS[n]` brings version n+1 to n+2.
-const MIGRATIONS: &[&str] = &[];
+const MIGRATIONS: &[&[&str]] = &[VERSION_2_TABLES];
 
 /// Makes the tables of an empty database, or checks and migrates an existing one.
 ///
@@ -64,6 +64,7 @@ pub(crate) fn prepare(connection: &Connection, path: &Path) -> Result<()> {
     check_features(connection, path)?;
     for (index, step) in MIGRATIONS.iter().enumerate().skip(version as usize - 1) {
         let next = index + 2;
+        let step = step.concat();
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {step}; PRAGMA user_version = {next}; COMMIT"
         ))?;
@@ -81,6 +82,9 @@ fn create(connection: &Connection) -> Result<()> {
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let made = (|| {
         connection.execute_batch(TABLES)?;
+        for tables in MIGRATIONS.iter().copied().flatten() {
+            connection.execute_batch(tables)?;
+        }
         for (key, names) in features {
             connection.execute(
                 "INSERT INTO meta (key, value) VALUES (?1, ?2)",

@@ -4,7 +4,7 @@
 pub(super) const APPLICATION_ID: i32 = 0x4b55_5241;
 
 /// Version of the tables below.
-pub(super) const SCHEMA_VERSION: i32 = 1;
+pub(super) const SCHEMA_VERSION: i32 = 2;
 
 /// Features that a database may use without harm to older versions that don't know them.
 pub(super) const KNOWN_COMPATIBLE: &[&str] = &[];
@@ -18,7 +18,37 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
     "link-table",
 ];
 
-/// Makes the tables of an empty database.
+/// What version 2 adds to version 1: each part of the program has its own tables.
+pub(super) const VERSION_2_TABLES: &[&str] = &[GRANT_TABLES];
+
+/// Who there is, how they prove it, and what they may do. A rule's subject is the name of a
+/// principal, or of a group with `@` before it.
+const GRANT_TABLES: &str = "
+CREATE TABLE principal (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+    created_ns INTEGER NOT NULL, disabled_ns INTEGER
+) STRICT;
+CREATE TABLE principal_token (
+    id TEXT PRIMARY KEY, principal INTEGER NOT NULL REFERENCES principal(id),
+    hash BLOB NOT NULL UNIQUE, created_ns INTEGER NOT NULL, expires_ns INTEGER,
+    revoked_ns INTEGER, last_used_ns INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE principal_group (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE group_member (
+    member_of INTEGER NOT NULL REFERENCES principal_group(id),
+    principal INTEGER NOT NULL REFERENCES principal(id),
+    PRIMARY KEY (member_of, principal)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE grant_rule (
+    workspace INTEGER NOT NULL REFERENCES workspace(id), subject TEXT NOT NULL,
+    pattern TEXT NOT NULL, access TEXT NOT NULL, until_ns INTEGER,
+    PRIMARY KEY (workspace, subject, pattern)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Makes the tables of version 1.
 ///
 /// `chunk_data` stands apart from `chunk`, so that payloads can move to another store.
 /// `path_commit` is the path index: first 8 bytes of BLAKE3 of each changed path and of each

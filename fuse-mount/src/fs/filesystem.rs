@@ -27,6 +27,7 @@ use super::request::{
 };
 use super::state::State;
 use super::told::RESUMING;
+use super::view::View;
 
 /// When changes become commits by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,7 @@ pub struct Filesystem {
     /// Wakes the policy's thread.
     pub(super) changed: Condvar,
     pub(super) known: KnownPlaces,
-    pub(super) sessions: Mutex<Vec<(u64, SessionReference)>>,
+    pub(super) sessions: Mutex<Vec<Attached>>,
     pub(super) next_session: AtomicU64,
     pub(super) commit_lock: Mutex<()>,
     /// Bytes of the journal that are on the disk.
@@ -126,11 +127,16 @@ pub struct Filesystem {
     pub(super) policy_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-pub(super) struct SessionReference(Arc<dyn KernelSession>);
+/// A kernel connection.
+pub(super) struct Attached {
+    number: u64,
+    kernel: Arc<dyn KernelSession>,
+    view: Option<Arc<View>>,
+}
 
-impl std::fmt::Debug for SessionReference {
+impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KernelSession")
+        f.write_str("Attached")
     }
 }
 
@@ -145,12 +151,13 @@ impl Filesystem {
         request: &Request<'_>,
         mode: Mode,
     ) -> std::result::Result<Response, Failure> {
-        self.handle_telling(caller, request, mode, &mut Changed::default())
+        self.handle_in(None, caller, request, mode, &mut Changed::default())
     }
 
-    /// As [`Filesystem::handle`]; says what kernels must forget.
-    pub(super) fn handle_telling(
+    /// As [`Filesystem::handle`], as far as a view allows; says what kernels must forget.
+    pub(super) fn handle_in(
         &self,
+        view: Option<&View>,
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
@@ -191,7 +198,12 @@ impl Filesystem {
                 offset,
                 size,
             } => {
-                return self.read(*inode, *offset, *size, mode);
+                let asked = ReadRequest {
+                    number: *inode,
+                    offset: *offset,
+                    size: *size,
+                };
+                return self.read(view, caller, &asked, mode);
             }
             _ => {}
         }
@@ -203,7 +215,7 @@ impl Filesystem {
         let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
         let mode_before = mode(&state);
         let end = written_by(request).and_then(|number| state.size_of(number));
-        let result = self.answer(&mut state, caller, request);
+        let result = self.answer(&mut state, view, caller, request, changed);
         changed.others = state.take_told();
         changed.own.extend(misplaced(request, end));
         if state.is_resumed && !changed.others.is_empty() {
@@ -231,10 +243,28 @@ impl Filesystem {
     fn answer(
         &self,
         state: &mut State,
+        view: Option<&View>,
+        caller: &Caller,
+        request: &Request<'_>,
+        changed: &mut Changed,
+    ) -> std::result::Result<Response, Errno> {
+        self.find_inodes(state, request)?;
+        let Some(view) = view.filter(|view| !view.is_unrestricted()) else {
+            return self.carry_out(state, None, caller, request);
+        };
+        view.check(state, caller, request, changed)?;
+        let mut response = self.carry_out(state, Some(view), caller, request)?;
+        view.cover_response(state, request, &mut response);
+        Ok(response)
+    }
+
+    fn carry_out(
+        &self,
+        state: &mut State,
+        view: Option<&View>,
         caller: &Caller,
         request: &Request<'_>,
     ) -> std::result::Result<Response, Errno> {
-        self.find_inodes(state, request)?;
         if caller.is_resent
             && let Some(number) = state.answered.get(&caller.unique).copied()
         {
@@ -406,13 +436,16 @@ impl Filesystem {
                 size,
                 overhead_bytes,
                 plus,
-            } => state.list(&ListRequest {
-                number: inode,
-                cookie,
-                size,
-                overhead_bytes,
-                plus,
-            }),
+            } => {
+                let asked = ListRequest {
+                    number: inode,
+                    cookie,
+                    size,
+                    overhead_bytes,
+                    plus,
+                };
+                state.list(&asked, view)
+            }
             Request::Allocate {
                 inode,
                 offset,
@@ -463,14 +496,27 @@ impl Filesystem {
 
     fn read(
         &self,
-        number: u64,
-        offset: u64,
-        size: u32,
+        view: Option<&View>,
+        caller: &Caller,
+        asked: &ReadRequest,
         mode: Mode,
     ) -> std::result::Result<Response, Failure> {
+        let ReadRequest {
+            number,
+            offset,
+            size,
+        } = *asked;
         let mut state = self.state.lock();
         if state.is_resumed {
             state.find_inode(number, &self.known)?;
+        }
+        if let Some(view) = view {
+            let request = Request::Read {
+                inode: number,
+                offset,
+                size,
+            };
+            view.check(&mut state, caller, &request, &mut Changed::default())?;
         }
         if mode == Mode::Inline && !state.is_quick_read(number, u64::from(size)) {
             return Err(Failure::WouldBlock);
@@ -534,13 +580,21 @@ impl Filesystem {
 
     /// Adds a kernel connection; returns its number for [`Filesystem::detach_session`].
     pub fn attach_session(&self, session: Arc<dyn KernelSession>) -> u64 {
+        self.attach(session, None)
+    }
+
+    pub(super) fn attach(&self, session: Arc<dyn KernelSession>, view: Option<Arc<View>>) -> u64 {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         for notification in &state.outdated {
             session.notify(notification.clone());
         }
         let mut sessions = self.sessions.lock();
-        sessions.push((number, SessionReference(session)));
+        sessions.push(Attached {
+            number,
+            kernel: session,
+            view,
+        });
         state.session_count = sessions.len();
         state.told = (sessions.len() > 1 || state.is_resumed).then(Vec::new);
         number
@@ -550,7 +604,7 @@ impl Filesystem {
     pub fn detach_session(&self, number: u64) {
         let mut state = self.state.lock();
         let mut sessions = self.sessions.lock();
-        sessions.retain(|(found, _)| *found != number);
+        sessions.retain(|attached| attached.number != number);
         state.session_count = sessions.len();
         if sessions.len() < 2 {
             state.told = None;
@@ -561,7 +615,23 @@ impl Filesystem {
         self.sessions
             .lock()
             .iter()
-            .map(|(_, session)| Arc::clone(&session.0))
+            .map(|attached| Arc::clone(&attached.kernel))
+            .collect()
+    }
+
+    /// One of the connections.
+    pub(super) fn kernel_session(&self, number: u64) -> Option<Arc<dyn KernelSession>> {
+        let sessions = self.sessions.lock();
+        let found = sessions.iter().find(|attached| attached.number == number)?;
+        Some(Arc::clone(&found.kernel))
+    }
+
+    /// The connections with their views.
+    pub(super) fn session_views(&self) -> Vec<(Arc<dyn KernelSession>, Option<Arc<View>>)> {
+        self.sessions
+            .lock()
+            .iter()
+            .map(|attached| (Arc::clone(&attached.kernel), attached.view.clone()))
             .collect()
     }
 
@@ -571,8 +641,8 @@ impl Filesystem {
             .sessions
             .lock()
             .iter()
-            .filter(|(number, _)| *number != own)
-            .map(|(_, session)| Arc::clone(&session.0))
+            .filter(|attached| attached.number != own)
+            .map(|attached| Arc::clone(&attached.kernel))
             .collect();
         for session in sessions {
             session.tell(changed, answer);
@@ -621,6 +691,13 @@ impl Filesystem {
         *self.policy.lock() = policy;
         self.changed.notify_all();
     }
+}
+
+/// A part of a file.
+struct ReadRequest {
+    number: u64,
+    offset: u64,
+    size: u32,
 }
 
 /// The answer to a request that an earlier daemon carried out already.

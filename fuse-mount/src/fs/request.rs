@@ -351,7 +351,7 @@ pub struct FilesystemStatistics {
 
 /// Something the kernel must forget because it changed behind its back. Sent by a thread of its
 /// own, never by one that serves requests: the kernel may wait for a lock that a request holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(
     missing_docs,
     reason = "the fields are those of the kernel's notifications"

@@ -1,26 +1,50 @@
-//! A session's own way into the filesystem: what it changes is told to the other sessions.
+//! A session's own way into the filesystem: its principal may do what its policy allows, and what
+//! it changes is told to the other sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use workspace_store::policy::{Access, Policy};
+
 use super::filesystem::Filesystem;
+use super::inode::ROOT;
 use super::request::{
-    Caller, Changed, Failure, HeldAnswer, KernelSession, Mode, Notification, Request, Response,
+    Caller, Changed, Errno, Failure, HeldAnswer, KernelSession, Mode, Notification, Request,
+    Response,
 };
+use super::state::State;
+use super::told::{content, entry};
+use super::view::{OnDenial, View};
 
 /// The handler of one kernel connection.
 #[derive(Debug)]
 pub struct FilesystemSession {
-    pub(super) filesystem: Arc<Filesystem>,
+    filesystem: Arc<Filesystem>,
+    view: Arc<View>,
     /// Its number among the filesystem's sessions; 0 while it is none.
-    pub(super) number: AtomicU64,
+    number: AtomicU64,
 }
 
 impl FilesystemSession {
-    /// A session to be.
+    /// A session that may do everything.
     pub fn new(filesystem: Arc<Filesystem>) -> Arc<Self> {
+        Self::with_policy(filesystem, Policy::unrestricted(), None)
+    }
+
+    /// A session that may do what a policy allows. Its connection must write through and send
+    /// opens ([`SessionOptions::shared`](crate::fuse::SessionOptions::shared)), if the policy, or
+    /// one that comes later, restricts anything.
+    pub fn with_policy(
+        filesystem: Arc<Filesystem>,
+        policy: Policy,
+        on_denial: Option<OnDenial>,
+    ) -> Arc<Self> {
+        if !policy.is_unrestricted() {
+            filesystem.state.lock().has_views = true;
+        }
         Arc::new(Self {
             filesystem,
+            view: Arc::new(View::new(policy, on_denial)),
             number: AtomicU64::new(0),
         })
     }
@@ -37,7 +61,7 @@ impl FilesystemSession {
         changed: &mut Changed,
     ) -> Result<Response, Failure> {
         self.filesystem
-            .handle_telling(caller, request, mode, changed)
+            .handle_in(Some(&self.view), caller, request, mode, changed)
     }
 
     /// Queues what this session has changed for the kernels of the others.
@@ -46,9 +70,34 @@ impl FilesystemSession {
         self.filesystem.tell_others(own, changed, answer);
     }
 
+    /// Another policy holds from now on, for what is open as well. The kernel is told, soon, of
+    /// everything that looks different ([`Session::wait_for_notifications`]).
+    ///
+    /// [`Session::wait_for_notifications`]: crate::fuse::Session::wait_for_notifications
+    pub fn set_policy(&self, policy: Policy) {
+        let mut state = self.filesystem.state.lock();
+        if self.view.is_unrestricted() && policy.is_unrestricted() {
+            return;
+        }
+        state.has_views = true;
+        let new = policy.clone();
+        let old = self.view.replace(policy);
+        let outdated = state.seen_differently(&old, &new).unwrap_or_else(|errno| {
+            tracing::error!(?errno, "can't tell what a change of grants changes");
+            vec![content(ROOT)]
+        });
+        drop(state);
+        let own = self.number.load(Ordering::Acquire);
+        if let Some(kernel) = self.filesystem.kernel_session(own) {
+            for notification in outdated {
+                kernel.notify(notification);
+            }
+        }
+    }
+
     /// The kernel connection is there.
     pub fn attach(&self, session: Arc<dyn KernelSession>) -> u64 {
-        let number = self.filesystem.attach_session(session);
+        let number = self.filesystem.attach(session, Some(self.view.clone()));
         self.number.store(number, Ordering::Release);
         number
     }
@@ -61,5 +110,52 @@ impl FilesystemSession {
     /// Whether the kernel may know an inode.
     pub fn is_known(&self, inode: u64) -> bool {
         self.filesystem.is_known(inode)
+    }
+}
+
+impl State {
+    /// What a kernel must forget when another policy holds.
+    fn seen_differently(&self, old: &Policy, new: &Policy) -> Result<Vec<Notification>, Errno> {
+        // Attributes of directories tell of what is below.
+        let mut outdated = vec![content(ROOT)];
+        let mut wanted = vec![(ROOT, old.root(), new.root())];
+        while let Some((number, before, after)) = wanted.pop() {
+            let Some(directory) = self.inode(number)?.directory() else {
+                continue;
+            };
+            // What isn't loaded no kernel knows.
+            let Some(names) = &directory.names else {
+                continue;
+            };
+            for found in names.iter() {
+                let (before, after) = (
+                    old.step(&before, &found.name),
+                    new.step(&after, &found.name),
+                );
+                let is_directory = self.inode(found.number)?.is_directory();
+                let is_shown = |place: &workspace_store::policy::Place| {
+                    place.access() > Access::Hidden
+                        || (is_directory && place.is_visible_directory())
+                };
+                if is_shown(&before) != is_shown(&after) {
+                    outdated.push(entry(number, &found.name));
+                    outdated.push(content(number));
+                }
+                let is_same = before.access() == after.access();
+                let is_linked = self.inode(found.number)?.link_count > 1;
+                if !is_same || is_linked {
+                    outdated.push(content(found.number));
+                }
+                if is_linked {
+                    outdated.push(entry(number, &found.name));
+                }
+                if is_directory && !(is_same && before.is_uniform() && after.is_uniform()) {
+                    outdated.push(content(found.number));
+                    wanted.push((found.number, before, after));
+                }
+            }
+        }
+        outdated.extend(self.orphans.iter().copied().map(content));
+        Ok(outdated)
     }
 }

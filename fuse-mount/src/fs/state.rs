@@ -127,6 +127,13 @@ pub(crate) struct State {
     /// What the kernels of other sessions must forget because of the request at hand; `None` while
     /// there are none.
     pub(crate) told: Option<Vec<Notification>>,
+    /// Counts moves of directories: places below them have changed.
+    pub(crate) moves: u64,
+    /// Some session's principal may not do everything.
+    pub(crate) has_views: bool,
+    /// Where inodes were that have lost their last name and are in use; kept while there are
+    /// such sessions.
+    pub(crate) last_paths: NumberMap<Box<[u8]>>,
     /// Kernel connections.
     pub(crate) session_count: usize,
 }
@@ -187,6 +194,9 @@ impl State {
             last_change: None,
             touched: None,
             told: None,
+            moves: 0,
+            has_views: false,
+            last_paths: NumberMap::default(),
             session_count: 0,
         }
     }
@@ -436,6 +446,9 @@ impl State {
             .names_mut(parent)?
             .insert(name, number)
             .ok_or(Errno(libc::ENOSPC))?;
+        if self.has_views {
+            self.last_paths.remove(&number);
+        }
         let inode = self.inode_mut(number)?;
         inode.places.add((parent, position));
         if inode.is_directory()
@@ -453,8 +466,15 @@ impl State {
             .names_mut(parent)?
             .remove(name)
             .ok_or(Errno(libc::ENOENT))?;
+        let path = self.has_views.then(|| self.path_in(parent, name));
         let inode = self.inode_mut(number)?;
         inode.places.remove((parent, position));
+        if let Some(path) = path
+            && inode.places.as_slice().is_empty()
+        {
+            self.last_paths.insert(number, path.into());
+        }
+        let inode = self.inode(number)?;
         if inode.is_directory()
             && let Some(directory) = self.inode_mut(parent)?.directory_mut()
         {
@@ -482,6 +502,7 @@ impl State {
         if is_used {
             self.orphans.insert(number);
         } else {
+            self.last_paths.remove(&number);
             self.inodes.remove(&number);
         }
         Ok(())
@@ -588,6 +609,10 @@ impl State {
             None => None,
         };
         self.add_name(new_parent, new_name, moved)?;
+        let is_directory = |number| self.inode(number).is_ok_and(Inode::is_directory);
+        if is_directory(moved) || replaced.is_some_and(is_directory) {
+            self.moves += 1;
+        }
         self.inode_mut(moved)?.ctime = time;
         self.mark_inode(moved);
         if let Some(replaced) = replaced {

@@ -15,7 +15,7 @@ use crate::journal::record::Record;
 pub(super) const RESUMING: Duration = Duration::from_secs(20);
 
 /// The name stands for something else.
-fn entry(parent: u64, name: &[u8]) -> Notification {
+pub(super) fn entry(parent: u64, name: &[u8]) -> Notification {
     Notification::Entry {
         parent,
         name: name.into(),
@@ -68,10 +68,14 @@ impl State {
                 parent,
                 name,
                 ..
-            } => told.extend([entry(*parent, name), content(*parent), attributes(*number)]),
+            } => {
+                told.extend([entry(*parent, name), content(*parent), attributes(*number)]);
+                self.note_moved(*number, &mut told);
+            }
             Record::Remove { parent, name, .. } => {
                 told.extend([entry(*parent, name), content(*parent)]);
                 told.extend(at(*parent, name).map(attributes));
+                at(*parent, name).inspect(|number| self.note_moved(*number, &mut told));
             }
             Record::Rename {
                 parent,
@@ -82,8 +86,13 @@ impl State {
             } => {
                 told.extend([entry(*parent, name), entry(*new_parent, new_name)]);
                 told.extend([content(*parent), content(*new_parent)]);
-                told.extend(at(*parent, name).map(attributes));
-                told.extend(at(*new_parent, new_name).map(attributes));
+                for number in [at(*parent, name), at(*new_parent, new_name)]
+                    .into_iter()
+                    .flatten()
+                {
+                    told.push(attributes(number));
+                    self.note_moved(number, &mut told);
+                }
             }
             Record::Attributes(change) => told.push(match change.size {
                 Some(new) => range(change.number, new.min(size(change.number)), 0),
@@ -113,6 +122,35 @@ impl State {
             | Record::Outdated { .. } => {}
         }
         self.told = Some(told);
+    }
+
+    /// Where something gets, or loses, a name, it and what is below it may be hidden to some from
+    /// now on: their kernels must ask for all of it again.
+    fn note_moved(&self, number: u64, told: &mut Vec<Notification>) {
+        if !self.has_views {
+            return;
+        }
+        told.push(content(number));
+        let mut wanted = vec![number];
+        while let Some(number) = wanted.pop() {
+            let Some(inode) = self.inodes.get(&number) else {
+                continue;
+            };
+            for (parent, position) in inode.places.as_slice() {
+                let name = self
+                    .names(*parent)
+                    .ok()
+                    .and_then(|names| names.at(*position));
+                told.extend(name.map(|found| entry(*parent, &found.name)));
+            }
+            let names = inode
+                .directory()
+                .and_then(|directory| directory.names.as_ref());
+            for found in names.into_iter().flat_map(|names| names.iter()) {
+                told.push(content(found.number));
+                wanted.push(found.number);
+            }
+        }
     }
 
     /// Notes what a request has changed that an earlier daemon did.
@@ -155,15 +193,8 @@ impl State {
             return Vec::new();
         };
         let mut taken = std::mem::take(told);
-        if taken.len() > 1 {
-            let mut seen = Vec::with_capacity(taken.len());
-            for notification in taken {
-                if !seen.contains(&notification) {
-                    seen.push(notification);
-                }
-            }
-            taken = seen;
-        }
+        let mut seen = std::collections::HashSet::new();
+        taken.retain(|notification| seen.insert(notification.clone()));
         taken
     }
 }

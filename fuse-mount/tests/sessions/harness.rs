@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
 use fuse_mount::fuse::{Environment, Session, SessionOptions};
+use workspace_store::object::Timestamp;
+use workspace_store::policy::{Access, Pattern, Policy, Rule};
 use workspace_store::{Store, StoreOptions};
 
 use crate::helper::flush_helper;
@@ -28,7 +30,6 @@ impl Mount {
 pub struct Two {
     pub a: Mount,
     pub b: Mount,
-    pub filesystem: Arc<Filesystem>,
     _directory: tempfile::TempDir,
     _store: Store,
 }
@@ -88,10 +89,25 @@ impl Two {
                 }
                 .shared(),
             ),
-            filesystem,
             _directory: directory,
             _store: store,
         }
+    }
+
+    /// Grants for `b`: pattern and access. Everything else is hidden.
+    pub fn grant(&self, rules: &[(&str, Access)]) {
+        let rules = rules
+            .iter()
+            .map(|(pattern, access)| Rule {
+                pattern: Pattern::parse(pattern.as_bytes()).unwrap(),
+                access: *access,
+                until: None,
+                is_own: true,
+            })
+            .collect();
+        let policy = Policy::compile(rules, Access::Hidden, Timestamp::now());
+        self.b.session.set_policy(policy);
+        assert!(self.b.kernel.wait_for_notifications(Duration::from_secs(5)));
     }
 
     /// Both mounts in both orders.

@@ -11,4 +11,5 @@
 mod helper;
 
 mod coherence;
+mod grants;
 mod harness;

@@ -191,7 +191,10 @@ fn aspects(entry: &StoredDiff) -> Vec<ChangedAspect> {
 
 /// An operation. `undone_by` is known only from later ones.
 pub fn operation(record: &OperationRecord, undone_by: Option<u64>) -> OperationInfo {
-    let is_reference = !matches!(record.kind, OperationKind::SetSetting);
+    let is_reference = !matches!(
+        record.kind,
+        OperationKind::SetSetting | OperationKind::SetGrant
+    );
     let references = if is_reference {
         vec![ReferenceMove {
             name: record.target.clone(),
@@ -241,6 +244,17 @@ fn describe(record: &OperationRecord) -> String {
         }
         OperationKind::CreateTag => format!("create tag {target} at {}", short(&record.after)),
         OperationKind::DeleteTag => format!("delete tag {target} at {}", short(&record.before)),
+        OperationKind::SetGrant => {
+            let subject = detail("subject").unwrap_or_default();
+            let pattern = detail("pattern").unwrap_or_default();
+            match &record.after {
+                Some(state) => {
+                    let access = state.split(' ').next().unwrap_or_default();
+                    format!("grant {subject} {access} on {pattern}")
+                }
+                None => format!("revoke {subject}'s grant on {pattern}"),
+            }
+        }
         OperationKind::SetSetting => match &record.after {
             Some(value) => format!("set {target} to {value}"),
             None => format!("unset {target}"),

@@ -211,6 +211,11 @@ impl Daemon {
         Ok(guard)
     }
 
+    /// Grants, groups or principals have changed: whatever goes on under a policy follows it.
+    pub fn policies_changed(&self) {
+        self.mounts.apply_grants(&self.store);
+    }
+
     /// How people are told of an operation.
     pub fn operation_reference(&self, workspace: &str, id: u64) -> OperationReference {
         OperationReference {

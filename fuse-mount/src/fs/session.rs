@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use workspace_store::object::Timestamp;
 use workspace_store::policy::{Access, Policy};
 
 use super::filesystem::Filesystem;
@@ -74,10 +75,12 @@ impl FilesystemSession {
     /// everything that looks different ([`Session::wait_for_notifications`]).
     ///
     /// [`Session::wait_for_notifications`]: crate::fuse::Session::wait_for_notifications
-    pub fn set_policy(&self, policy: Policy) {
+    ///
+    /// False if it says the same as the one before.
+    pub fn set_policy(&self, policy: Policy) -> bool {
         let mut state = self.filesystem.state.lock();
-        if self.view.is_unrestricted() && policy.is_unrestricted() {
-            return;
+        if self.view.has(&policy) {
+            return false;
         }
         state.has_views = true;
         let new = policy.clone();
@@ -93,6 +96,17 @@ impl FilesystemSession {
                 kernel.notify(notification);
             }
         }
+        true
+    }
+
+    /// Whether the principal may do everything.
+    pub fn is_unrestricted(&self) -> bool {
+        self.view.is_unrestricted()
+    }
+
+    /// When the policy changes by itself.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.view.next_expiry()
     }
 
     /// The kernel connection is there.

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use workspace_store::object::Timestamp;
 use workspace_store::policy::{Access, Place, Policy};
 
 use super::inode::ROOT;
@@ -73,6 +74,18 @@ impl View {
         let mut inner = self.inner.lock();
         inner.places.clear();
         std::mem::replace(&mut inner.policy, policy)
+    }
+
+    /// Whether it is this policy that holds, rule by rule.
+    pub(crate) fn has(&self, policy: &Policy) -> bool {
+        let inner = self.inner.lock();
+        inner.policy.is_unrestricted() == policy.is_unrestricted()
+            && inner.policy.default_access() == policy.default_access()
+            && inner.policy.rules() == policy.rules()
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<Timestamp> {
+        self.inner.lock().policy.next_expiry()
     }
 
     pub(crate) fn is_unrestricted(&self) -> bool {

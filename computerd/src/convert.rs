@@ -14,6 +14,8 @@ use workspace_store::diff::{DiffEntry as StoredDiff, DiffKind};
 use workspace_store::object::{Commit, CommitKind, Inode, Node, Timestamp};
 use workspace_store::operation::{OperationKind, OperationRecord};
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// RFC 3339 in UTC with nanoseconds.
 pub fn time(timestamp: Timestamp) -> String {
     match Instant::new(
@@ -24,6 +26,21 @@ pub fn time(timestamp: Timestamp) -> String {
         // Files may carry times that no calendar knows.
         Err(_) => format!("@{}.{:09}", timestamp.seconds, timestamp.nanoseconds),
     }
+}
+
+/// Reads a time in RFC 3339.
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn parse_time(text: &str) -> Result<Timestamp> {
+    let instant: Instant = text.parse().map_err(|error| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{text}' is not a time: {error}"),
+        )
+        .with_hint("write times like 2026-12-31T18:00:00Z")
+    })?;
+    Ok(Timestamp::from_nanoseconds(instant.as_nanosecond()))
 }
 
 /// A serialised unit variant's name.

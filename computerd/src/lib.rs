@@ -3,6 +3,7 @@
 //! Processes: `computerd` is the keeper ([`keeper`]); it starts `computerd worker`, which does
 //! everything else, and starts it again when it dies.
 
+mod access;
 mod command_line;
 mod convert;
 mod daemon;

@@ -15,6 +15,7 @@ mod index;
 pub mod pattern;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use pattern::Pattern;
 use crate::object::Timestamp;
 use automaton::Automaton;
 pub use automaton::Place;
+pub use view::PolicyView;
 
 /// What a principal may do with a path; each includes those before it.
 #[derive(

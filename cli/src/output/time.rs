@@ -1,6 +1,9 @@
 //! Times for people.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use crate::error::{CommandError, Result};
 
 /// How long ago `time` (RFC 3339) was, seen from `now`; the text itself if it is not a time.
 pub fn relative(time: &str, now: Timestamp) -> String {
@@ -15,6 +18,27 @@ pub fn absolute(time: &str) -> String {
     match time.parse::<Timestamp>() {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
         Err(_) => time.to_owned(),
+    }
+}
+
+/// An end as people write it, as RFC 3339: a time, or how long from `now` (`2 hours`, `90m`).
+///
+/// # Errors
+/// If it is neither.
+pub fn parse_end(text: &str, now: Timestamp) -> Result<String> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(time.to_string());
+    }
+    let span = text.parse::<jiff::Span>().ok();
+    let end = span
+        .filter(|span| span.is_positive())
+        .and_then(|span| now.to_zoned(TimeZone::UTC).checked_add(span).ok());
+    match end {
+        Some(end) => Ok(end.timestamp().to_string()),
+        None => Err(CommandError::usage(
+            format!("'{text}' is neither a time nor how long from now"),
+            "write '2 hours', '30m' or 2026-12-31T18:00:00Z",
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Version 1 of the control API.
 
+pub mod access;
 pub mod audit;
 pub mod commit;
 pub mod config;
@@ -17,6 +18,7 @@ pub mod route;
 pub mod volume;
 pub mod workspace;
 
+pub use access::*;
 pub use audit::*;
 pub use commit::*;
 pub use config::*;

@@ -86,7 +86,7 @@ pub fn stop(call: &Call, request: StopRequest) -> Result<StopResult> {
             .map(|record| record.mountpoint)
             .collect(),
     };
-    tracing::info!(user = call.user, "asked to stop");
+    tracing::info!(user = call.caller.name(), "asked to stop");
     daemon.stop.send_replace(Some(request.force));
     Ok(result)
 }

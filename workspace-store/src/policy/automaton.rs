@@ -64,6 +64,11 @@ impl Place {
         self.0.is_passage
     }
 
+    /// Tells different places of one policy apart while both are there.
+    pub(super) fn identity(&self) -> u64 {
+        Arc::as_ptr(&self.0) as u64
+    }
+
     /// Whether a directory here exists for the principal.
     pub fn is_visible_directory(&self) -> bool {
         self.0.access > Access::Hidden || self.0.is_passage

@@ -33,8 +33,8 @@ fn store_with_two() -> (TestStore, TestMount) {
     }
     for (name, directory) in [("anna", "backend"), ("bert", "frontend")] {
         store.ok(&["principal", "add", name, "--kind", "agent"]);
-        store.ok(&["grant", "demo", name, directory, "write"]);
-        store.ok(&["grant", "demo", name, "shared", "write"]);
+        store.ok(&["grant", "demo", name, &format!("/{directory}"), "write"]);
+        store.ok(&["grant", "demo", name, "/shared", "write"]);
     }
     (store, own)
 }
@@ -99,7 +99,7 @@ fn fuse_g9_changed_grants_reach_live_mounts_before_the_command_returns() {
         .unwrap();
     for _ in 0..5 {
         assert_eq!(code(fs::metadata(anna.join("secrets/file"))), Errno::ENOENT);
-        store.ok(&["grant", "demo", "anna", "secrets", "read"]);
+        store.ok(&["grant", "demo", "anna", "/secrets", "read"]);
         assert_eq!(
             fs::read_to_string(anna.join("secrets/file")).unwrap(),
             "secrets\n"
@@ -108,10 +108,10 @@ fn fuse_g9_changed_grants_reach_live_mounts_before_the_command_returns() {
             code(fs::write(anna.join("secrets/file"), "")),
             Errno::EACCES
         );
-        store.ok(&["revoke", "demo", "anna", "secrets"]);
+        store.ok(&["revoke", "demo", "anna", "/secrets"]);
 
         open.write_all_at(b"B", 0).unwrap();
-        store.ok(&["grant", "demo", "anna", "backend", "read"]);
+        store.ok(&["grant", "demo", "anna", "/backend", "read"]);
         assert_eq!(code(open.write_all_at(b"x", 0)), Errno::EACCES);
         store.ok(&["undo", "demo", "--yes"]);
         open.write_all_at(b"B", 0).unwrap();
@@ -180,7 +180,8 @@ fn fuse_two_writers_of_one_branch_lose_nothing() {
                     .open(mount.join("shared/log"))
                     .unwrap();
                 for number in 0..LINES {
-                    writeln!(log, "{writer} {number}").unwrap();
+                    log.write_all(format!("{writer} {number}\n").as_bytes())
+                        .unwrap();
                     fs::write(mount.join(format!("shared/{writer}-{number}")), "x").unwrap();
                 }
             });

@@ -6,7 +6,6 @@
 
 use workspace_store::policy::{Access, Place};
 
-use super::inode::ROOT;
 use super::request::{Caller, Changed, Errno, Request, Response};
 use super::state::State;
 use super::told::content;
@@ -31,7 +30,7 @@ impl View {
             return Ok(());
         }
         let result = self.check_restricted(state, request);
-        if result.is_err() {
+        if result.is_err_and(|errno| [HIDDEN, REFUSED].contains(&errno)) {
             self.report(state, caller, request);
             if let Request::Write {
                 inode,
@@ -54,6 +53,10 @@ impl View {
                     Some(child) => self.need_name(state, parent, name, child),
                     None => Ok(()),
                 }
+            }
+            // A passage has nothing of its own.
+            Request::GetXattr { inode, .. } if self.is_passage(state, inode) => {
+                Err(Errno(libc::ENODATA))
             }
             Request::GetAttributes { inode }
             | Request::ReadLink { inode }
@@ -272,24 +275,28 @@ impl View {
                 }
             }
             Response::XattrSize(size) => {
-                if let Request::ListXattr { inode, .. } = *request
-                    && self.is_passage_directory(state, inode)
-                {
+                if self.lists_passage(state, request) {
                     *size = 0;
+                }
+            }
+            Response::Data(list) => {
+                if self.lists_passage(state, request) {
+                    list.clear();
                 }
             }
             _ => {}
         }
     }
 
-    /// A directory that is only walked through has no attributes of its own to show.
-    fn is_passage_directory(&self, state: &State, number: u64) -> bool {
-        number != ROOT
-            && state.inode(number).is_ok_and(|inode| inode.is_directory())
-            && self.is_passage(state, number)
+    fn lists_passage(&self, state: &State, request: &Request<'_>) -> bool {
+        matches!(*request, Request::ListXattr { inode, .. } if self.is_passage(state, inode))
     }
 
     fn report(&self, state: &State, caller: &Caller, request: &Request<'_>) {
+        if matches!(request, Request::Lookup { name: b".", .. }) {
+            // By a handle, as our own helper looks for files that are being written.
+            return;
+        }
         self.deny(|| {
             let (action, path) = match *request {
                 Request::Lookup { parent, name } => ("look up", state.path_in(parent, name)),

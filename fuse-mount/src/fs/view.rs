@@ -182,22 +182,37 @@ impl View {
         Ok(access)
     }
 
-    /// Whether a directory is only walked through: hidden, with something visible below.
+    /// Whether an inode is a directory that is only walked through: hidden, with something visible
+    /// below.
     pub(crate) fn is_passage(&self, state: &State, number: u64) -> bool {
-        self.directory(state, number)
-            .is_ok_and(|place| place.access() == Access::Hidden)
+        state.inode(number).is_ok_and(|inode| inode.is_directory())
+            && self
+                .directory(state, number)
+                .is_ok_and(|place| place.access() == Access::Hidden)
     }
 
     /// Takes out of attributes what tells of hidden names.
     pub(crate) fn cover(&self, state: &State, attributes: &mut FileAttributes) {
-        let is_directory = attributes.mode & libc::S_IFMT == libc::S_IFDIR;
-        if is_directory
-            && self
-                .directory(state, attributes.inode)
-                .is_ok_and(|place| !place.is_uniform())
-        {
+        if attributes.mode & libc::S_IFMT != libc::S_IFDIR {
+            return;
+        }
+        let Ok(place) = self.directory(state, attributes.inode) else {
+            return;
+        };
+        if !place.is_uniform() {
             // As on file systems that don't count subdirectories.
             attributes.link_count = 1;
+        }
+        if place.access() == Access::Hidden {
+            // Only the way to something visible: it can be walked, and is all that is known of it.
+            *attributes = FileAttributes {
+                inode: attributes.inode,
+                size: attributes.size,
+                blocks: attributes.blocks,
+                mode: libc::S_IFDIR | 0o555,
+                link_count: attributes.link_count,
+                ..FileAttributes::default()
+            };
         }
     }
 }

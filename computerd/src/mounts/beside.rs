@@ -14,15 +14,16 @@ use crate::error::{Error, ErrorKind, Result};
 
 impl Mounts {
     /// Whether a new session is to expect others on its branch: it acts as somebody else than the
-    /// daemon's owner, others are there, or the workspace has grants.
+    /// administrator, others are there, or the workspace has grants.
     pub(super) fn is_shared(&self, daemon: &Daemon, key: &Key, principal: &str) -> Result<bool> {
-        let owner = crate::server::user_name(nix::unistd::geteuid().as_raw());
         let others = {
             let table = self.table.lock();
             let mut mounts = table.mounts.values();
             mounts.any(|mounted| mounted.is_of(key))
         };
-        Ok(others || principal != owner || !daemon.store.grants(key.0, None)?.is_empty())
+        Ok(others
+            || !grants::is_administrator(principal)
+            || !daemon.store.grants(key.0, None)?.is_empty())
     }
 
     /// Makes a session that is alone on a branch write through, before another one is made that

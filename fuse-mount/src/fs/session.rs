@@ -170,6 +170,8 @@ impl State {
             }
         }
         outdated.extend(self.orphans.iter().copied().map(content));
+        let mut seen = std::collections::HashSet::new();
+        outdated.retain(|notification| seen.insert(notification.clone()));
         Ok(outdated)
     }
 }

@@ -56,13 +56,13 @@ fn attack(
         || control.join("ready").exists() || control.join("done").exists(),
     );
     revoke();
-    fs::write(control.join("revoked"), "").unwrap();
+    fs::write(control.join("revoked"), "").expect("a writable directory");
     wait_until("the tricks to end", Duration::from_secs(120), || {
         control.join("done").exists()
     });
-    let errors = fs::read_to_string(control.join("errors")).unwrap();
+    let errors = fs::read_to_string(control.join("errors")).expect("a readable file");
     assert_eq!(errors, "");
-    let text = fs::read_to_string(control.join("out")).unwrap();
+    let text = fs::read_to_string(control.join("out")).expect("a readable file");
     text.lines()
         .filter_map(|line| line.split_once('\t'))
         .map(|(name, result)| (name.to_owned(), result.to_owned()))

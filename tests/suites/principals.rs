@@ -10,13 +10,20 @@ use nix::errno::Errno;
 use serde_json::Value;
 
 fn code<T: std::fmt::Debug>(result: Result<T, std::io::Error>) -> Errno {
-    Errno::from_raw(result.unwrap_err().raw_os_error().unwrap())
+    let error = result.expect_err("it must be refused");
+    Errno::from_raw(error.raw_os_error().expect("an error of the system"))
 }
 
 fn names(path: &std::path::Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .expect("a readable directory")
+        .map(|entry| {
+            entry
+                .expect("a readable directory")
+                .file_name()
+                .into_string()
+                .expect("a readable directory")
+        })
         .collect();
     names.sort();
     names
@@ -28,8 +35,9 @@ fn store_with_two() -> (TestStore, TestMount) {
     store.init("demo", None);
     let own = store.mount_with("demo", &["--allow-other"]);
     for directory in ["backend", "frontend", "secrets", "shared"] {
-        fs::create_dir(own.join(directory)).unwrap();
-        fs::write(own.join(directory).join("file"), format!("{directory}\n")).unwrap();
+        fs::create_dir(own.join(directory)).expect("a readable directory");
+        fs::write(own.join(directory).join("file"), format!("{directory}\n"))
+            .expect("a readable directory");
     }
     for (name, directory) in [("anna", "backend"), ("bert", "frontend")] {
         store.ok(&["principal", "add", name, "--kind", "agent"]);

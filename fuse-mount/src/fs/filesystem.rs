@@ -127,6 +127,9 @@ pub struct Filesystem {
     pub(super) policy_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A kernel connection and what its principal may see, if that is limited.
+pub(super) type Seer = (Arc<dyn KernelSession>, Option<Arc<View>>);
+
 /// A kernel connection.
 pub(super) struct Attached {
     number: u64,
@@ -627,7 +630,7 @@ impl Filesystem {
     }
 
     /// The connections with their views.
-    pub(super) fn session_views(&self) -> Vec<(Arc<dyn KernelSession>, Option<Arc<View>>)> {
+    pub(super) fn session_views(&self) -> Vec<Seer> {
         self.sessions
             .lock()
             .iter()

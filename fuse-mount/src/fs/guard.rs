@@ -274,16 +274,8 @@ impl View {
                     self.cover(state, &mut entry.attributes);
                 }
             }
-            Response::XattrSize(size) => {
-                if self.lists_passage(state, request) {
-                    *size = 0;
-                }
-            }
-            Response::Data(list) => {
-                if self.lists_passage(state, request) {
-                    list.clear();
-                }
-            }
+            Response::XattrSize(size) if self.lists_passage(state, request) => *size = 0,
+            Response::Data(list) if self.lists_passage(state, request) => list.clear(),
             _ => {}
         }
     }

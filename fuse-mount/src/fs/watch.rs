@@ -12,9 +12,9 @@ use std::sync::Arc;
 use workspace_store::object::{Attributes, Name, TreeEntry};
 use workspace_store::policy::Access;
 
-use super::filesystem::Filesystem;
+use super::filesystem::{Filesystem, Seer};
 use super::inode::{Kind, ROOT};
-use super::request::{Event, Happening, KernelSession, Notification, Watched};
+use super::request::{Event, Happening, Notification, Watched};
 use super::state::State;
 use super::switch::SwitchPlan;
 use super::view::View;
@@ -22,7 +22,7 @@ use super::view::View;
 /// The sessions in whose mounts something is watched, and what.
 #[derive(Default)]
 pub(super) struct Watchers {
-    sessions: Vec<(Arc<dyn KernelSession>, Option<Arc<View>>)>,
+    sessions: Vec<Seer>,
     watched: Watched,
 }
 

@@ -30,7 +30,7 @@ fn names_attributes_and_listings_are_seen_at_once() {
             assert!(!other.path(&name).exists());
             assert_eq!(names(&other.top), Vec::<String>::new());
             fs::write(one.path(&name), "x").unwrap();
-            assert_eq!(names(&other.top), [name.clone()]);
+            assert_eq!(names(&other.top), [name.as_str()]);
             assert_eq!(fs::read_to_string(other.path(&name)).unwrap(), "x");
             let times = [one, other].map(|mount| fs::metadata(&mount.top).unwrap().mtime_nsec());
             assert_eq!(times[0], times[1]);

@@ -212,10 +212,7 @@ impl Daemon {
 
     /// Grants, groups or principals have changed: whatever goes on under a policy follows it.
     pub fn policies_changed(&self) {
-        tracing::debug!(
-            generation = self.store.policy_generation(),
-            "policies changed"
-        );
+        self.mounts.apply_grants(&self.store);
     }
 
     /// How people are told of an operation.

@@ -158,6 +158,18 @@ pub(crate) struct State {
     pub(crate) last_change: Option<std::time::Instant>,
     /// What changes while a moment for a cut is looked for.
     pub(crate) touched: Option<Touched>,
+    /// What the kernels of other sessions must forget because of the request at hand; `None` while
+    /// there are none.
+    pub(crate) told: Option<Vec<Notification>>,
+    /// Counts moves of directories: places below them have changed.
+    pub(crate) moves: u64,
+    /// Some session's principal may not do everything.
+    pub(crate) has_views: bool,
+    /// Where inodes were that have lost their last name and are in use; kept while there are
+    /// such sessions.
+    pub(crate) last_paths: NumberMap<Box<[u8]>>,
+    /// Kernel connections.
+    pub(crate) session_count: usize,
 }
 
 impl State {
@@ -217,6 +229,11 @@ impl State {
             first_change: None,
             last_change: None,
             touched: None,
+            told: None,
+            moves: 0,
+            has_views: false,
+            last_paths: NumberMap::default(),
+            session_count: 0,
         }
     }
 
@@ -230,6 +247,12 @@ impl State {
     /// An inode that must be in the table.
     pub(crate) fn inode(&self, number: u64) -> Result<&Inode, Errno> {
         self.inodes.get(&number).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// Length of a regular file.
+    pub(crate) fn size_of(&self, number: u64) -> Option<u64> {
+        let content = self.inodes.get(&number)?.content()?;
+        Some(content.size())
     }
 
     pub(crate) fn inode_mut(&mut self, number: u64) -> Result<&mut Inode, Errno> {
@@ -258,6 +281,7 @@ impl State {
             .journal
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
+        self.note_told(record);
         self.apply(unique, record, Some(location));
         if let Some(touched) = &mut self.touched {
             touched.note(record);
@@ -470,6 +494,9 @@ impl State {
             .names_mut(parent)?
             .insert(name, number)
             .ok_or(Errno(libc::ENOSPC))?;
+        if self.has_views {
+            self.last_paths.remove(&number);
+        }
         let inode = self.inode_mut(number)?;
         inode.places.add((parent, position));
         if inode.is_directory()
@@ -487,8 +514,15 @@ impl State {
             .names_mut(parent)?
             .remove(name)
             .ok_or(Errno(libc::ENOENT))?;
+        let path = self.has_views.then(|| self.path_in(parent, name));
         let inode = self.inode_mut(number)?;
         inode.places.remove((parent, position));
+        if let Some(path) = path
+            && inode.places.as_slice().is_empty()
+        {
+            self.last_paths.insert(number, path.into());
+        }
+        let inode = self.inode(number)?;
         if inode.is_directory()
             && let Some(directory) = self.inode_mut(parent)?.directory_mut()
         {
@@ -516,6 +550,7 @@ impl State {
         if is_used {
             self.orphans.insert(number);
         } else {
+            self.last_paths.remove(&number);
             self.inodes.remove(&number);
         }
         Ok(())
@@ -633,6 +668,10 @@ impl State {
             None => None,
         };
         self.add_name(new_parent, new_name, moved)?;
+        let is_directory = |number| self.inode(number).is_ok_and(Inode::is_directory);
+        if is_directory(moved) || replaced.is_some_and(is_directory) {
+            self.moves += 1;
+        }
         self.inode_mut(moved)?.ctime = time;
         self.mark_inode(moved);
         if let Some(replaced) = replaced {

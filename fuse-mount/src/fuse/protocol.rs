@@ -224,6 +224,8 @@ pub mod set_attr {
 
 /// [`OpenIn::open_flags`]: clear set-id bits of an executable file.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// [`OpenOut::open_flags`]: past the cache.
+pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// [`OpenOut::open_flags`]: keep what is cached of the file.
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`OpenOut::open_flags`]: keep the cached listing of the directory.

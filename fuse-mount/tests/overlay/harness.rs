@@ -165,6 +165,7 @@ impl Mounted {
                 data: part,
                 kill_suid_gid: false,
                 from_cache: false,
+                appends: false,
             };
             assert_eq!(self.ask(&request), Ok(Response::Count(part.len() as u64)));
         }

@@ -588,6 +588,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                     data: &unique.to_le_bytes(),
                     kill_suid_gid: false,
                     from_cache: false,
+                    appends: false,
                 };
                 filesystem
                     .handle(&caller, &request, Mode::MayBlock)

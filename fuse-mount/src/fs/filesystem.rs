@@ -280,7 +280,10 @@ impl Filesystem {
         let Some(view) = view.filter(|view| !view.is_unrestricted()) else {
             return self.carry_out(state, None, caller, request);
         };
-        view.check(state, caller, request, changed)?;
+        // What an earlier daemon did was allowed then, and may look impossible now.
+        if !(caller.is_resent && state.answered.contains_key(&caller.unique)) {
+            view.check(state, caller, request, changed)?;
+        }
         let mut response = self.carry_out(state, Some(view), caller, request)?;
         view.cover_response(state, request, &mut response);
         Ok(response)

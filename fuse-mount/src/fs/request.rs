@@ -55,7 +55,7 @@ pub struct Caller {
     pub principal: u32,
     /// Process (thread) id in the daemon's pid namespace, 0 if unknown.
     pub pid: u32,
-    /// The kernel's number of the request, without the resend bit.
+    /// Number of the request, without the resend bit; different in each connection.
     pub unique: u64,
     /// The kernel sent this request before, to a daemon that died; a mutation in the journal is
     /// answered from there and not repeated.

@@ -45,10 +45,20 @@ pub(super) struct Server {
     pub(super) echoes: Arc<Echoes>,
     pub(super) holds: Arc<Holds>,
     pub(super) outstanding: Arc<Outstanding>,
+    /// Tells this connection's requests from those of others that have the same number.
+    pub(super) connection_tag: u64,
     pub(super) gate: Arc<Gate>,
     pub(super) notifier: Weak<Notifier>,
     pub(super) on_init: OnInit,
     pub(super) on_ready: Box<dyn Fn(Result<(), String>) + Send + Sync>,
+}
+
+/// A tag in the upper bits of requests' numbers, which the kernel counts up from zero for each
+/// connection: the journal of a filesystem with several sessions must tell them apart, also after
+/// a restart. Follows from the session's name, which outlives restarts.
+pub(super) fn connection_tag(id: &str) -> u64 {
+    const TAG_SHIFT: u32 = 46;
+    u64::from(crc32fast::hash(id.as_bytes()) & 0xffff) << TAG_SHIFT
 }
 
 /// What became of a request.
@@ -254,7 +264,7 @@ impl Server {
             is_root: header.uid == 0,
             principal: 0,
             pid: header.pid,
-            unique: header.unique & !UNIQUE_RESEND,
+            unique: header.unique & !UNIQUE_RESEND | self.connection_tag,
             is_resent: header.is_resent(),
         }
     }

@@ -340,6 +340,7 @@ impl Session {
             .map(Arc::new)
             .map_err(MountError::io("starting threads for", &mountpoint))?;
         let options = state.options.clone();
+        let options_id = options.id.clone();
         let negotiated = OnceLock::new();
         if let Some(agreed) = state.negotiated {
             negotiated.get_or_init(|| agreed);
@@ -375,6 +376,7 @@ impl Session {
             echoes,
             holds: holds.clone(),
             outstanding: Arc::new(Outstanding::default()),
+            connection_tag: dispatch::connection_tag(&options_id),
             gate,
             notifier: Arc::downgrade(&notifier),
             on_init: {

@@ -290,13 +290,14 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
     let broken_at = |damage: &str, anchor: bool| -> Option<u64> {
         let directory = tempfile::tempdir().unwrap();
         let connection = closed_store(directory.path());
-        let (sequence, hash): (u64, Vec<u8>) = connection
+        let (sequence, hash): (i64, Vec<u8>) = connection
             .query_row(
                 "SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1",
                 [],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .unwrap();
+        let sequence = sequence as u64;
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         connection
             .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")

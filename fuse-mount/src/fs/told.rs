@@ -118,6 +118,7 @@ impl State {
             Record::Spill { .. }
             | Record::Pieces { .. }
             | Record::Recent(_)
+            | Record::Actor { .. }
             | Record::Known { .. }
             | Record::Outdated { .. } => {}
         }

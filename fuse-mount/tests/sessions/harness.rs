@@ -59,6 +59,7 @@ impl Two {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         };
         let filesystem = Filesystem::open(source, options).unwrap();
         let helper = Arc::new(flush_helper());

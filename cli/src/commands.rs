@@ -1,6 +1,7 @@
 //! The verbs: one function each, from arguments to output.
 
 pub mod audit;
+pub mod blame;
 pub mod branch;
 pub mod commit;
 pub mod config;
@@ -8,12 +9,15 @@ pub mod consent;
 pub mod daemon;
 pub mod diff;
 pub mod file;
+pub mod grant;
 pub mod log;
 pub mod merge;
 pub mod mount;
+pub mod principal;
 pub mod program;
 pub mod purge;
 pub mod revert;
+pub mod run;
 pub mod status;
 pub mod transfer;
 pub mod volume_plugin;
@@ -38,6 +42,9 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Commit(arguments) => commit::commit(context, arguments).await?,
         Command::Log(arguments) => log::log(context, arguments).await?,
         Command::Show(arguments) => log::show(context, arguments).await?,
+        Command::Blame(arguments) => blame::blame(context, arguments).await?,
+        Command::Run(arguments) => return run::run(context, arguments).await,
+        Command::Runs(arguments) => blame::runs(context, arguments).await?,
         Command::Diff(arguments) => return diff::diff(context, arguments).await,
         Command::Ls(arguments) => file::ls(context, arguments).await?,
         Command::Cat(arguments) => file::cat(context, arguments).await?,
@@ -55,6 +62,11 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Branch(arguments) => branch::branch(context, arguments).await?,
         Command::Tag(arguments) => branch::tag(context, arguments).await?,
         Command::Handoff(arguments) => workspace::handoff(context, arguments).await?,
+        Command::Principal(arguments) => principal::principal(context, arguments).await?,
+        Command::Group(arguments) => principal::group(context, arguments).await?,
+        Command::Grant(arguments) => grant::grant(context, arguments).await?,
+        Command::Revoke(arguments) => grant::revoke(context, arguments).await?,
+        Command::Grants(arguments) => grant::grants(context, arguments).await?,
         Command::Audit(arguments) => audit::audit(context, arguments).await?,
         Command::Config(arguments) => config::config(context, arguments).await?,
         Command::Daemon(arguments) => daemon::daemon(context, arguments).await?,

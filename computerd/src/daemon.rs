@@ -83,21 +83,6 @@ impl Daemon {
         }
     }
 
-    /// The state that a revision names; without one the live state of the default branch.
-    pub fn state(&self, workspace: &WorkspaceInfo, revision: Option<&String>) -> Result<State> {
-        match revision {
-            Some(revision) => {
-                let commit = self.store.resolve(workspace.id, revision)?;
-                let root = self.store.commit(commit)?.root.clone();
-                Ok(State {
-                    root,
-                    commit: Some(commit),
-                })
-            }
-            None => self.live_state(workspace, &workspace.default_branch),
-        }
-    }
-
     /// The state of a branch with everything that is uncommitted.
     pub fn live_state(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<State> {
         self.mounts.recover(self, workspace.id, branch)?;
@@ -142,6 +127,20 @@ impl Daemon {
             commit,
             is_new: commit != head,
         })
+    }
+
+    /// Commits what is uncommitted on a branch as nobody's in particular: it carries what all its
+    /// changes have in common. Where commits are made on request only, nothing is done.
+    pub fn commit_by_policy(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<()> {
+        if !config::policy(self, workspace.id)?.enabled {
+            return Ok(());
+        }
+        self.mounts.recover(self, workspace.id, branch)?;
+        let _still = self.mounts.hold_still();
+        if let Some(filesystem) = self.mounts.filesystem(workspace.id, branch) {
+            filesystem.commit_by_policy()?;
+        }
+        Ok(())
     }
 
     /// Makes a branch what `wanted` makes of its tree by a new commit, in its mounts as well; what
@@ -210,6 +209,11 @@ impl Daemon {
         let guard = self.leases.read();
         config::check_lease(self, workspace, branch, principal)?;
         Ok(guard)
+    }
+
+    /// Grants, groups or principals have changed: whatever goes on under a policy follows it.
+    pub fn policies_changed(&self) {
+        self.mounts.apply_grants(&self.store);
     }
 
     /// How people are told of an operation.

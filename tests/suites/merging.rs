@@ -212,7 +212,7 @@ fn fuse_g8_conflicts_show_in_the_mount_and_are_resolved_and_undone() {
     assert_eq!(conflicts(&store, "demo"), []);
     assert_eq!(
         fs::read_to_string(mount.join("text")).unwrap(),
-        "1\nours\n3\n"
+        "1\nboth\n3\n"
     );
     assert!(!store.ok(&["status", "demo"]).stdout.contains("conflicts"));
 }

@@ -8,14 +8,17 @@
 pub(crate) mod audit;
 pub(crate) mod conflicts;
 pub(crate) mod connection;
+pub(crate) mod grants;
 pub(crate) mod history;
 pub(crate) mod migrate;
 pub(crate) mod objects;
 pub(crate) mod operations;
 pub(crate) mod overlay;
+pub(crate) mod principals;
 pub(crate) mod purge;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
+pub(crate) mod runs;
 mod schema;
 pub(crate) mod writer;
 
@@ -81,6 +84,10 @@ impl Database {
         &self,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // The writer's thread works on behalf of the one that asked.
+        let source = crate::audit::current_source();
+        let job =
+            move |connection: &Connection| crate::audit::with_source(source, || job(connection));
         self.writer.submit(true, job)?.wait()
     }
 

@@ -44,8 +44,11 @@
 //! # }
 //! ```
 
+pub mod actor;
 mod ancestry;
+pub mod attribution;
 pub mod audit;
+pub mod blame;
 mod blobs;
 pub mod check;
 mod chunker;
@@ -53,10 +56,12 @@ pub mod commits;
 mod compress;
 pub mod conflict;
 mod db;
+pub mod denial;
 pub mod diff;
 pub mod edit;
 pub mod error;
 pub mod export;
+pub mod grant;
 pub mod id;
 pub mod import;
 pub mod limits;
@@ -69,12 +74,15 @@ pub mod metadata;
 pub mod object;
 pub mod operation;
 pub mod path;
+pub mod policy;
+pub mod principal;
 pub mod progress;
 pub mod purge;
 pub mod reader;
 pub mod refs;
 mod resolve;
 pub mod restore;
+pub mod runs;
 pub mod snapshot;
 pub mod source;
 pub mod store;

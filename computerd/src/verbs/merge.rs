@@ -9,7 +9,7 @@ use workspace_store::source::{Lineage, NextVersion};
 use workspace_store::workspace::WorkspaceInfo;
 
 use super::revert::{Change, short};
-use crate::daemon::{Daemon, commit_request};
+use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 
@@ -25,17 +25,16 @@ struct Theirs {
 /// Brings a branch or another workspace into a branch, by a commit with two parents.
 pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let principal = call.principal(body.principal.as_ref());
-    let theirs = theirs(daemon, &workspace, &body, &principal)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let workspace = &scope.workspace;
+    let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
+    let theirs = theirs(daemon, workspace, &body)?;
     let what = format!("{} ({})", theirs.name, short(theirs.commit));
     let change = Change {
-        workspace: &workspace,
+        scope: &scope,
         branch: branch.clone(),
         kind: CommitKind::Merge,
         message: body.message.unwrap_or_else(|| format!("merge {what}")),
-        principal,
         target: Some(theirs.commit),
         is_dry_run: body.dry_run,
     };
@@ -88,12 +87,7 @@ pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
 
 /// Finds what is to be brought in. Of a mounted branch that is its live state, which is committed
 /// for it.
-fn theirs(
-    daemon: &Daemon,
-    workspace: &WorkspaceInfo,
-    body: &MergeRequest,
-    principal: &str,
-) -> Result<Theirs> {
+fn theirs(daemon: &Daemon, workspace: &WorkspaceInfo, body: &MergeRequest) -> Result<Theirs> {
     let name = &body.from;
     if let Some(revision) = &body.revision {
         let other = daemon.store.workspace(name)?;
@@ -102,7 +96,7 @@ fn theirs(
     }
     let is_branch = |error: &Error| error.kind() != ErrorKind::NotFound;
     match daemon.store.branch(workspace.id, name) {
-        Ok(_) => return of_branch(daemon, workspace, name, name, body.dry_run, principal),
+        Ok(_) => return of_branch(daemon, workspace, name, name, body.dry_run),
         Err(error) if is_branch(&error) => return Err(error),
         Err(_) => {}
     }
@@ -110,14 +104,7 @@ fn theirs(
         return at_commit(daemon, commit, name.clone());
     }
     match daemon.store.workspace(name) {
-        Ok(other) => of_branch(
-            daemon,
-            &other,
-            &other.default_branch,
-            name,
-            body.dry_run,
-            principal,
-        ),
+        Ok(other) => of_branch(daemon, &other, &other.default_branch, name, body.dry_run),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::new(
             ErrorKind::NotFound,
             format!(
@@ -148,7 +135,6 @@ fn of_branch(
     branch: &str,
     name: &str,
     is_dry_run: bool,
-    principal: &str,
 ) -> Result<Theirs> {
     if is_dry_run {
         let root = daemon.live_state(workspace, branch)?.root;
@@ -159,7 +145,7 @@ fn of_branch(
             name: name.to_owned(),
         });
     }
-    let request = commit_request(principal, CommitKind::Snapshot, "");
-    let head = daemon.clean_head(workspace.id, branch, request)?;
-    at_commit(daemon, head.commit, name.to_owned())
+    daemon.commit_by_policy(workspace, branch)?;
+    let commit = daemon.store.branch(workspace.id, branch)?;
+    at_commit(daemon, commit, name.to_owned())
 }

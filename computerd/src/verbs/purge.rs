@@ -15,7 +15,8 @@ const SHOWN_BRANCHES: usize = 5;
 /// Removes the content that paths ever had from the store.
 pub fn purge(call: &Call, body: PurgeRequest) -> Result<PurgeResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let workspace = &scope.workspace;
     let paths = clean_paths(&body.paths)?;
     if paths.is_empty() {
         return Err(Error::new(
@@ -23,7 +24,7 @@ pub fn purge(call: &Call, body: PurgeRequest) -> Result<PurgeResult> {
             "no path to purge was named",
         ));
     }
-    let principal = call.principal(body.principal.as_ref());
+    let principal = scope.principal.clone();
     if !body.dry_run {
         // What journals have is in the store then, and nowhere else.
         let request = commit_request(&principal, CommitKind::Snapshot, "");

@@ -32,8 +32,9 @@ pub fn conflicts(call: &Call, query: ConflictQuery) -> Result<ConflictList> {
 /// Takes paths out of a branch's conflicts, with what is there now or with one of the sides.
 pub fn resolve(call: &Call, body: ResolveRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let workspace = &scope.workspace;
+    let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     let paths = clean_paths(&body.paths)?;
     if paths.is_empty() {
         return Err(
@@ -57,11 +58,10 @@ pub fn resolve(call: &Call, body: ResolveRequest) -> Result<RevertResult> {
         })
         .collect();
     let change = Change {
-        workspace: &workspace,
+        scope: &scope,
         branch: branch.clone(),
         kind: CommitKind::Manual,
         message: format!("resolve {}", shown.join(", ")),
-        principal: call.principal(body.principal.as_ref()),
         target: None,
         is_dry_run: body.dry_run,
     };

@@ -1,8 +1,10 @@
 //! Selective rollback: the changes of certain commits are taken out, later ones of others stay.
 
+use std::collections::BTreeSet;
+
 use computerd_api::v1::{RevertResult, RollbackRequest};
 use workspace_store::CommitId;
-use workspace_store::commits::{LogEntry, LogQuery};
+use workspace_store::commits::{ActorFilter, AttributedChange, LogQuery};
 use workspace_store::conflict::{ConflictChange, ConflictSet};
 use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
 use workspace_store::object::{CommitKind, Root, Timestamp};
@@ -11,9 +13,19 @@ use workspace_store::source::NextVersion;
 use workspace_store::workspace::WorkspaceInfo;
 
 use super::revert::{Change, clean_paths, short, undone_operations};
+use crate::access::Scope;
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::server::Call;
+
+/// A commit that is meant.
+#[derive(Debug)]
+struct Meant {
+    id: CommitId,
+    /// The state before it.
+    before: CommitId,
+    /// The changed paths that are meant; `None` if all are.
+    paths: Option<BTreeSet<Vec<u8>>>,
+}
 
 /// Commits of one line of history, each the parent of the one before it, that are taken out as one
 /// change.
@@ -23,16 +35,18 @@ struct Stretch {
     oldest: CommitId,
     /// The state before the oldest.
     before: CommitId,
+    /// As of [`Meant`].
+    paths: Option<BTreeSet<Vec<u8>>>,
 }
 
 /// Takes the changes of a run or principal out of a branch, newest first.
 pub(super) fn take_out(
-    call: &Call,
-    workspace: &WorkspaceInfo,
+    scope: &Scope,
     branch: String,
     body: RollbackRequest,
 ) -> Result<RevertResult> {
-    let daemon = &call.daemon;
+    let daemon = &scope.daemon;
+    let workspace = &scope.workspace;
     let whose = match (&body.run, &body.by) {
         (None, None) => {
             return Err(Error::new(
@@ -47,11 +61,10 @@ pub(super) fn take_out(
     };
     let paths = clean_paths(&body.paths)?;
     let change = Change {
-        workspace,
+        scope,
         branch: branch.clone(),
         kind: CommitKind::Rollback,
         message: format!("take out {whose}"),
-        principal: call.principal(body.principal.as_ref()),
         target: None,
         is_dry_run: body.dry_run,
     };
@@ -77,7 +90,7 @@ pub(super) fn take_out(
             branch: &branch,
         };
         let had = state.conflicts.clone();
-        for stretch in stretches(&commits) {
+        for stretch in stretches(commits) {
             state.take(&stretch, &paths)?;
         }
         let mut next = NextVersion::from(state.root);
@@ -95,11 +108,12 @@ fn commits(
     workspace: &WorkspaceInfo,
     head: CommitId,
     body: &RollbackRequest,
-) -> Result<Vec<LogEntry>> {
+) -> Result<Vec<Meant>> {
     let query = LogQuery {
         start: Some(head),
         path: None,
         run: body.run.clone(),
+        step: None,
         author: body.by.clone(),
         limit: 0,
     };
@@ -113,28 +127,56 @@ fn commits(
         })
     };
     // What a merge brought in belongs to the commits that it joined. What a rescue keeps is work
-    // of whoever had not committed yet.
+    // of whoever had not committed yet: of whom, its changes say.
     commits.retain(|entry| {
         entry.commit.parents.len() == 1
-            && !matches!(entry.commit.kind, CommitKind::Rescue | CommitKind::Undo)
+            && entry.commit.kind != CommitKind::Undo
             && !is_undone(entry.id)
     });
-    Ok(commits)
+    let filter = ActorFilter {
+        principal: body.by.clone(),
+        run: body.run.clone(),
+        step: None,
+    };
+    let mut meant = Vec::new();
+    for entry in &commits {
+        let changes = daemon.store.attributed_changes(entry.id)?;
+        let is_meant = |change: &AttributedChange| {
+            // Nobody knows whose a rescued change without an author is.
+            let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
+            is_known && filter.has_change(&entry.commit, change)
+        };
+        let paths: BTreeSet<Vec<u8>> = changes
+            .iter()
+            .filter(|change| is_meant(change))
+            .map(|change| change.change.path.to_vec())
+            .collect();
+        if !paths.is_empty() {
+            meant.push(Meant {
+                id: entry.id,
+                before: entry.commit.parents[0],
+                paths: (paths.len() < changes.len()).then_some(paths),
+            });
+        }
+    }
+    Ok(meant)
 }
 
-fn stretches(commits: &[LogEntry]) -> Vec<Stretch> {
+fn stretches(commits: Vec<Meant>) -> Vec<Stretch> {
     let mut stretches: Vec<Stretch> = Vec::new();
-    for entry in commits {
-        let before = entry.commit.parents[0];
+    for commit in commits {
         match stretches.last_mut() {
-            Some(last) if last.before == entry.id => {
-                last.oldest = entry.id;
-                last.before = before;
+            Some(last)
+                if last.before == commit.id && last.paths.is_none() && commit.paths.is_none() =>
+            {
+                last.oldest = commit.id;
+                last.before = commit.before;
             }
             _ => stretches.push(Stretch {
-                newest: entry.id,
-                oldest: entry.id,
-                before,
+                newest: commit.id,
+                oldest: commit.id,
+                before: commit.before,
+                paths: commit.paths,
             }),
         }
     }
@@ -155,7 +197,13 @@ impl Taking<'_> {
         let store = &self.daemon.store;
         let after = store.commit(stretch.newest)?.root.clone();
         let before = store.commit(stretch.before)?.root.clone();
-        let is_wanted = |path: &[u8]| paths.iter().any(|wanted| is_at_or_below(path, wanted));
+        let is_wanted = |path: &[u8]| {
+            let is_asked_for =
+                paths.is_empty() || paths.iter().any(|wanted| is_at_or_below(path, wanted));
+            let is_theirs = stretch.paths.as_ref();
+            is_asked_for && is_theirs.is_none_or(|theirs| theirs.contains(path))
+        };
+        let is_filtered = !paths.is_empty() || stretch.paths.is_some();
         let options = MergeOptions {
             labels: MergeLabels {
                 ours: self.branch.to_owned(),
@@ -165,7 +213,7 @@ impl Taking<'_> {
             base_commit: stretch.newest,
             theirs_commit: stretch.before,
             time: self.time,
-            filter: (!paths.is_empty()).then_some(&is_wanted),
+            filter: is_filtered.then_some(&is_wanted),
         };
         let plan = merge_roots(store, &after, &self.root, &before, &options)?;
         self.root = store.build_root(&self.root, plan.edit, &|_| {})?;

@@ -60,6 +60,30 @@ impl Client {
             .await
     }
 
+    /// Who last changed a path.
+    pub async fn blame(&self, workspace: &str, query: &v1::BlameQuery) -> Result<v1::BlameResult> {
+        self.post(&route::workspace(route::BLAME, workspace), query)
+            .await
+    }
+
+    /// Runs of a workspace.
+    pub async fn runs(&self, workspace: &str, query: &v1::RunQuery) -> Result<v1::RunList> {
+        self.post(&route::workspace(route::RUNS, workspace), query)
+            .await
+    }
+
+    /// Announces that a command begins.
+    pub async fn begin_run(&self, workspace: &str, request: &v1::RunBegin) -> Result<v1::RunBegun> {
+        self.post(&route::workspace(route::RUN_BEGIN, workspace), request)
+            .await
+    }
+
+    /// Announces that a command has ended; what it left is committed.
+    pub async fn end_run(&self, workspace: &str, request: &v1::RunEnd) -> Result<v1::RunEnded> {
+        self.post(&route::workspace(route::RUN_END, workspace), request)
+            .await
+    }
+
     /// Difference between two states.
     pub async fn diff(&self, workspace: &str, query: &v1::DiffQuery) -> Result<v1::DiffResult> {
         self.post(&route::workspace(route::DIFF, workspace), query)
@@ -256,6 +280,68 @@ impl Client {
         self.post(&config_route(Some(workspace)), change).await
     }
 
+    /// All principals.
+    pub async fn principals(&self) -> Result<v1::PrincipalList> {
+        self.get(route::PRINCIPALS).await
+    }
+
+    /// Makes a principal known.
+    pub async fn add_principal(
+        &self,
+        request: &v1::CreatePrincipal,
+    ) -> Result<v1::PrincipalDetails> {
+        self.post(route::PRINCIPALS, request).await
+    }
+
+    /// Disables a principal, or lets it in again.
+    pub async fn set_principal_state(
+        &self,
+        request: &v1::PrincipalState,
+    ) -> Result<v1::PrincipalDetails> {
+        self.post(route::PRINCIPAL_STATE, request).await
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, request: &v1::CreateToken) -> Result<v1::TokenCreated> {
+        self.post(route::TOKENS, request).await
+    }
+
+    /// Tokens.
+    pub async fn tokens(&self, query: &v1::TokenQuery) -> Result<v1::TokenList> {
+        self.post(route::TOKENS_LIST, query).await
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, id: &str) -> Result<v1::TokenRevoked> {
+        self.delete(&route::named(route::TOKEN, id)).await
+    }
+
+    /// All groups.
+    pub async fn groups(&self) -> Result<v1::GroupList> {
+        self.get(route::GROUPS).await
+    }
+
+    /// Changes who is in a group.
+    pub async fn change_group(&self, change: &v1::GroupChange) -> Result<v1::GroupList> {
+        self.post(route::GROUPS, change).await
+    }
+
+    /// Grants of a workspace.
+    pub async fn grants(&self, workspace: &str, query: &v1::GrantQuery) -> Result<v1::GrantList> {
+        self.post(&route::workspace(route::GRANTS, workspace), query)
+            .await
+    }
+
+    /// Gives, changes or revokes a grant.
+    pub async fn change_grant(
+        &self,
+        workspace: &str,
+        change: &v1::GrantChange,
+    ) -> Result<v1::GrantChanged> {
+        self.post(&route::workspace(route::GRANT, workspace), change)
+            .await
+    }
+
     /// All mounts.
     pub async fn mounts(&self) -> Result<v1::MountList> {
         self.get(route::MOUNTS).await
@@ -276,9 +362,17 @@ impl Client {
         self.post(route::AUDIT, query).await
     }
 
+    /// The newest entry of the audit log.
+    pub async fn audit_head(&self, request: &v1::AuditHeadRequest) -> Result<v1::AuditHead> {
+        self.post(route::AUDIT_HEAD, request).await
+    }
+
     /// Checks the whole audit chain.
-    pub async fn verify_audit(&self) -> Result<v1::AuditVerification> {
-        self.post(route::AUDIT_VERIFY, &serde_json::json!({})).await
+    pub async fn verify_audit(
+        &self,
+        request: &v1::AuditVerifyRequest,
+    ) -> Result<v1::AuditVerification> {
+        self.post(route::AUDIT_VERIFY, request).await
     }
 
     /// State of the volume driver.

@@ -15,6 +15,10 @@
 //! | [`COMMITS`] | POST …/commits | `CommitBody` | `CommitResult` |
 //! | [`LOG`] | POST …/log | `LogQuery` | `LogPage` |
 //! | [`SHOW`] | POST …/show | `ShowQuery` | `ShowResult` |
+//! | [`BLAME`] | POST …/blame | `BlameQuery` | `BlameResult` |
+//! | [`RUNS`] | POST …/runs | `RunQuery` | `RunList` |
+//! | [`RUN_BEGIN`] | POST …/runs/begin | `RunBegin` | `RunBegun` |
+//! | [`RUN_END`] | POST …/runs/end | `RunEnd` | `RunEnded` |
 //! | [`DIFF`] | POST …/diff | `DiffQuery` | `DiffResult` |
 //! | [`LIST`] | POST …/list | `PathQuery` | `Listing` |
 //! | [`CONTENT`] | POST …/content | `PathQuery` | the bytes (`application/octet-stream`) |
@@ -40,11 +44,22 @@
 //! | [`WORKSPACE_CONFIG`] | POST …/config | `ConfigChange` | `ConfigChanged` |
 //! | [`CONFIG`] | GET /v1/config | – | `ConfigList` |
 //! | [`CONFIG`] | POST /v1/config | `ConfigChange` | `ConfigChanged` |
+//! | [`PRINCIPALS`] | GET /v1/principals | – | `PrincipalList` |
+//! | [`PRINCIPALS`] | POST /v1/principals | `CreatePrincipal` | `PrincipalDetails` |
+//! | [`PRINCIPAL_STATE`] | POST /v1/principals/state | `PrincipalState` | `PrincipalDetails` |
+//! | [`TOKENS`] | POST /v1/tokens | `CreateToken` | `TokenCreated` |
+//! | [`TOKENS_LIST`] | POST /v1/tokens/list | `TokenQuery` | `TokenList` |
+//! | [`TOKEN`] | DELETE /v1/tokens/{name} | – | `TokenRevoked` |
+//! | [`GROUPS`] | GET /v1/groups | – | `GroupList` |
+//! | [`GROUPS`] | POST /v1/groups | `GroupChange` | `GroupList` |
+//! | [`GRANTS`] | POST …/grants/list | `GrantQuery` | `GrantList` |
+//! | [`GRANT`] | POST …/grants | `GrantChange` | `GrantChanged` |
 //! | [`MOUNTS`] | GET /v1/mounts | – | `MountList` |
 //! | [`MOUNTS`] | POST /v1/mounts | `MountRequest` | `MountResult` |
 //! | [`UNMOUNT`] | POST /v1/mounts/remove | `UnmountRequest` | `UnmountResult` |
 //! | [`AUDIT`] | POST /v1/audit | `AuditQuery` | `AuditList` |
-//! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | – | `AuditVerification` |
+//! | [`AUDIT_HEAD`] | POST /v1/audit/head | `AuditHeadRequest` | `AuditHead` |
+//! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | `AuditVerifyRequest` | `AuditVerification` |
 //! | [`VOLUME_PLUGIN`] | GET /v1/volume-plugin | – | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | POST /v1/volume-plugin | `VolumePluginRequest` | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | DELETE /v1/volume-plugin | – | `VolumePluginStatus` |
@@ -67,6 +82,14 @@ pub const COMMITS: &str = "/v1/workspaces/{workspace}/commits";
 pub const LOG: &str = "/v1/workspaces/{workspace}/log";
 /// One commit.
 pub const SHOW: &str = "/v1/workspaces/{workspace}/show";
+/// Who last changed a path.
+pub const BLAME: &str = "/v1/workspaces/{workspace}/blame";
+/// Runs.
+pub const RUNS: &str = "/v1/workspaces/{workspace}/runs";
+/// A command begins.
+pub const RUN_BEGIN: &str = "/v1/workspaces/{workspace}/runs/begin";
+/// A command has ended.
+pub const RUN_END: &str = "/v1/workspaces/{workspace}/runs/end";
 /// Difference between two states.
 pub const DIFF: &str = "/v1/workspaces/{workspace}/diff";
 /// Entries of a directory.
@@ -109,12 +132,30 @@ pub const TAG: &str = "/v1/workspaces/{workspace}/tags/{name}";
 pub const WORKSPACE_CONFIG: &str = "/v1/workspaces/{workspace}/config";
 /// Settings of the store.
 pub const CONFIG: &str = "/v1/config";
+/// List and create principals.
+pub const PRINCIPALS: &str = "/v1/principals";
+/// Disable or enable a principal.
+pub const PRINCIPAL_STATE: &str = "/v1/principals/state";
+/// Make a token.
+pub const TOKENS: &str = "/v1/tokens";
+/// List tokens.
+pub const TOKENS_LIST: &str = "/v1/tokens/list";
+/// Revoke a token.
+pub const TOKEN: &str = "/v1/tokens/{name}";
+/// List and change groups.
+pub const GROUPS: &str = "/v1/groups";
+/// List and explain grants.
+pub const GRANTS: &str = "/v1/workspaces/{workspace}/grants/list";
+/// Give, change or revoke a grant.
+pub const GRANT: &str = "/v1/workspaces/{workspace}/grants";
 /// List and create mounts.
 pub const MOUNTS: &str = "/v1/mounts";
 /// End a mount.
 pub const UNMOUNT: &str = "/v1/mounts/remove";
 /// Audit entries.
 pub const AUDIT: &str = "/v1/audit";
+/// Newest audit entry.
+pub const AUDIT_HEAD: &str = "/v1/audit/head";
 /// Check the audit chain.
 pub const AUDIT_VERIFY: &str = "/v1/audit/verify";
 /// State, start and end of the volume driver.
@@ -130,6 +171,11 @@ pub fn workspace_name(route: &str, workspace: &str, name: &str) -> String {
     route
         .replace("{name}", &encode_segment(name))
         .replace("{workspace}", &encode_segment(workspace))
+}
+
+/// `route` with its `{name}` filled in.
+pub fn named(route: &str, name: &str) -> String {
+    route.replace("{name}", &encode_segment(name))
 }
 
 /// Percent-encodes everything but unreserved characters (RFC 3986 §2.3).

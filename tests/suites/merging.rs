@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use e2e::{TestStore, assert_same_tree, manifest, run, shell_ok, without_root_times};
+use e2e::{TestMount, TestStore, assert_same_tree, manifest, run, shell_ok, without_root_times};
 
 /// Exit code of a verb that left conflicts.
 const CONFLICTS: i32 = 8;
@@ -307,30 +307,35 @@ fn fuse_a_purged_secret_is_nowhere_and_other_content_stays() {
     assert_eq!(store.json(&["audit", "--verify"])["is_intact"], true);
 }
 
-/// Agent A rewrites and deletes over three commits while B edits other files and other lines.
-fn two_agents(store: &TestStore, directory: &std::path::Path) {
-    let by = |who: &str, run: &str, script: &str| {
-        shell_ok(directory, script);
-        store.ok(&["commit", "demo", "-m", who, "--as", who, "--run", run]);
+/// Agent A rewrites and deletes over three commits while B edits other files and other lines, each
+/// in a mount of its own; gives that of B.
+fn two_agents(store: &TestStore) -> TestMount {
+    let a = store.mount_with("demo", &["--as", "a"]);
+    let b = store.mount_with("demo", &["--as", "b"]);
+    let by = |mount: &TestMount, run: &str, script: &str| {
+        shell_ok(&mount.path, script);
+        store.ok(&["commit", "demo", "-m", run, "--run", run]);
     };
     by(
-        "b",
+        &b,
         "r0",
         "mkdir src; seq 1 20 >src/list; echo 1 >src/a; echo 1 >src/b; echo 1 >src/c",
     );
-    by("a", "r1", "sed -i 's/^3$/bad/' src/list; rm src/a");
-    by("b", "r2", "sed -i 's/^17$/good/' src/list; echo 2 >src/b");
-    by("a", "r1", "echo bad >src/c; echo bad >src/junk");
-    by("b", "r2", "echo 3 >>src/b; echo kept >src/new");
-    by("a", "r3", "mv src/junk src/more-junk");
+    by(&a, "r1", "sed -i 's/^3$/bad/' src/list; rm src/a");
+    by(&b, "r2", "sed -i 's/^17$/good/' src/list; echo 2 >src/b");
+    by(&a, "r1", "echo bad >src/c; echo bad >src/junk");
+    by(&b, "r2", "echo 3 >>src/b; echo kept >src/new");
+    // In one commit with the other's work.
+    shell_ok(&b.path, "echo too >src/kept-too");
+    by(&a, "r3", "mv src/junk src/more-junk");
+    b
 }
 
 #[test]
 fn fuse_g4_the_changes_of_one_principal_are_taken_out_and_those_of_others_stay() {
     let store = TestStore::new();
     store.init("demo", None);
-    let mount = store.mount("demo");
-    two_agents(&store, &mount.path);
+    let mount = two_agents(&store);
     shell_ok(&mount.path, "echo not committed >src/live");
     let before = manifest(&mount.path);
 
@@ -346,7 +351,7 @@ fn fuse_g4_the_changes_of_one_principal_are_taken_out_and_those_of_others_stay()
     shell_ok(
         &mount.path,
         "test \"$(cat src/a src/b src/c src/new)\" = \"$(printf '1\\n2\\n3\\n1\\nkept')\"; \
-         test ! -e src/junk; test ! -e src/more-junk; test -e src/live",
+         test ! -e src/junk; test ! -e src/more-junk; test -e src/live; test -e src/kept-too",
     );
     store.ok(&["undo", "demo", "--yes"]);
     assert_same_tree(
@@ -359,8 +364,7 @@ fn fuse_g4_the_changes_of_one_principal_are_taken_out_and_those_of_others_stay()
 fn fuse_g4_one_run_is_taken_out_and_what_stands_on_it_is_a_conflict() {
     let store = TestStore::new();
     store.init("demo", None);
-    let mount = store.mount("demo");
-    two_agents(&store, &mount.path);
+    let mount = two_agents(&store);
     // Only of one path; r3 moved the file away that r1 made.
     store.ok(&[
         "rollback", "demo", "--run", "r1", "--path", "src/c", "--yes",
@@ -374,7 +378,7 @@ fn fuse_g4_one_run_is_taken_out_and_what_stands_on_it_is_a_conflict() {
     store.ok(&["undo", "demo", "--yes"]);
 
     shell_ok(&mount.path, "echo b >>src/c");
-    store.ok(&["commit", "demo", "-m", "b", "--as", "b"]);
+    store.commit("demo", "b");
     let taken = store.kura(&["rollback", "demo", "--run", "r1", "--yes"]);
     assert_eq!(taken.code, CONFLICTS, "{taken}");
     assert_eq!(conflicts(&store, "demo"), pairs([("src/c", "content")]));

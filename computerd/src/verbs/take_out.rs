@@ -7,7 +7,7 @@ use workspace_store::CommitId;
 use workspace_store::commits::{ActorFilter, AttributedChange, LogQuery};
 use workspace_store::conflict::{ConflictChange, ConflictSet};
 use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
-use workspace_store::object::{CommitKind, Root, Timestamp};
+use workspace_store::object::{Commit, CommitKind, Root, Timestamp};
 use workspace_store::path::is_at_or_below;
 use workspace_store::source::NextVersion;
 use workspace_store::workspace::WorkspaceInfo;
@@ -133,18 +133,13 @@ fn commits(
             && entry.commit.kind != CommitKind::Undo
             && !is_undone(entry.id)
     });
-    let filter = ActorFilter {
-        principal: body.by.clone(),
-        run: body.run.clone(),
-        step: None,
-    };
     let mut meant = Vec::new();
     for entry in &commits {
         let changes = daemon.store.attributed_changes(entry.id)?;
         let is_meant = |change: &AttributedChange| {
             // Nobody knows whose a rescued change without an author is.
             let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
-            is_known && filter.has_change(&entry.commit, change)
+            is_known && has_change(body, &entry.commit, change)
         };
         let paths: BTreeSet<Vec<u8>> = changes
             .iter()
@@ -160,6 +155,25 @@ fn commits(
         }
     }
     Ok(meant)
+}
+
+/// Whether a change of a commit is meant: by a principal if it took part, in a run if a process of
+/// the run did. A commit that was given a run is in it with all changes that belong to no other.
+fn has_change(body: &RollbackRequest, commit: &Commit, change: &AttributedChange) -> bool {
+    let whole = ActorFilter {
+        principal: body.by.clone(),
+        run: body.run.clone(),
+        step: None,
+    };
+    let by = ActorFilter {
+        run: None,
+        ..whole.clone()
+    };
+    let has_run = change.actors.iter().any(|actor| actor.run.is_some());
+    if has_run || body.run.is_none() {
+        return whole.has_change(commit, change);
+    }
+    commit.run == body.run && by.has_change(commit, change)
 }
 
 fn stretches(commits: Vec<Meant>) -> Vec<Stretch> {

@@ -290,7 +290,7 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
     let broken_at = |damage: &str, anchor: bool| -> Option<u64> {
         let directory = tempfile::tempdir().unwrap();
         let connection = closed_store(directory.path());
-        let (sequence, hash): (u64, Vec<u8>) = connection
+        let (sequence, hash): (i64, Vec<u8>) = connection
             .query_row(
                 "SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1",
                 [],
@@ -304,7 +304,7 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
         connection.execute_batch(damage).unwrap();
         connection.close().unwrap();
         let store = open(directory.path()).unwrap();
-        let anchor = anchor.then_some((sequence, hash.as_str()));
+        let anchor = anchor.then_some((sequence as u64, hash.as_str()));
         let found = store.audit_verify_to(anchor).unwrap().broken;
         store.close().unwrap();
         found.map(|found| found.sequence)

@@ -8,8 +8,10 @@ pub mod config;
 pub mod daemon;
 pub mod diff;
 pub mod file;
+pub mod grant;
 pub mod log;
 pub mod mount;
+pub mod principal;
 pub mod program;
 pub mod revert;
 pub mod run;
@@ -66,6 +68,9 @@ pub struct GlobalArgs {
     /// Directory of the store [default: $KURA_STORE, else $XDG_DATA_HOME/kura]
     #[arg(long, value_name = "DIR", global = true)]
     pub store: Option<PathBuf>,
+    /// Socket of a running daemon, instead of the store's
+    #[arg(long, value_name = "PATH", global = true)]
+    pub socket: Option<PathBuf>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub json: bool,
@@ -141,6 +146,16 @@ pub enum Command {
     Tag(branch::TagArgs),
     /// Pass a workspace on: commit, fence the writer, print the commit's id
     Handoff(workspace::HandoffArgs),
+    /// Make, list and disable principals, and their tokens
+    Principal(principal::PrincipalsArgs),
+    /// List groups of principals, and change who is in them
+    Group(principal::GroupArgs),
+    /// Let a principal or group see or change paths of a workspace
+    Grant(grant::GrantArgs),
+    /// Take a grant back
+    Revoke(grant::RevokeArgs),
+    /// List the grants of a workspace, and which of them decides about a path
+    Grants(grant::GrantsArgs),
     /// Show or verify the audit log
     Audit(audit::AuditArgs),
     /// Show and change settings

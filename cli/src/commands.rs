@@ -9,8 +9,10 @@ pub mod consent;
 pub mod daemon;
 pub mod diff;
 pub mod file;
+pub mod grant;
 pub mod log;
 pub mod mount;
+pub mod principal;
 pub mod program;
 pub mod revert;
 pub mod run;
@@ -54,6 +56,11 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Branch(arguments) => branch::branch(context, arguments).await?,
         Command::Tag(arguments) => branch::tag(context, arguments).await?,
         Command::Handoff(arguments) => workspace::handoff(context, arguments).await?,
+        Command::Principal(arguments) => principal::principal(context, arguments).await?,
+        Command::Group(arguments) => principal::group(context, arguments).await?,
+        Command::Grant(arguments) => grant::grant(context, arguments).await?,
+        Command::Revoke(arguments) => grant::revoke(context, arguments).await?,
+        Command::Grants(arguments) => grant::grants(context, arguments).await?,
         Command::Audit(arguments) => audit::audit(context, arguments).await?,
         Command::Config(arguments) => config::config(context, arguments).await?,
         Command::Daemon(arguments) => daemon::daemon(context, arguments).await?,

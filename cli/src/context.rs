@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use computerd_api::v1::{ErrorKind, PathText};
-use computerd_api::{Client, SOCKET_NAME};
+use computerd_api::{AGENTS_SOCKET_NAME, Client, SOCKET_NAME};
 use jiff::Timestamp;
 
 use crate::args::GlobalArgs;
@@ -33,6 +33,7 @@ pub struct Context<'a> {
     /// The environment of this run.
     pub environment: Environment,
     store: Option<PathBuf>,
+    socket: Option<PathBuf>,
 }
 
 impl<'a> Context<'a> {
@@ -44,6 +45,10 @@ impl<'a> Context<'a> {
             .or_else(|| environment.default_store());
         Self {
             printer,
+            socket: arguments
+                .socket
+                .clone()
+                .or_else(|| environment.socket.clone()),
             environment,
             store,
         }
@@ -63,12 +68,45 @@ impl<'a> Context<'a> {
         absolute(store)
     }
 
-    /// A client of the daemon, whether it runs or not.
+    /// A client of the daemon, whether it runs or not. With a token it speaks to the agents'
+    /// socket.
     ///
     /// # Errors
-    /// If no store is given.
+    /// If no store is given, or the token can't be read.
     pub fn client_without_start(&self) -> Result<Client> {
-        Ok(Client::new(self.store()?.join(SOCKET_NAME)))
+        let token = self.token()?;
+        let socket = match (&self.socket, &token) {
+            (Some(socket), _) => absolute(socket)?,
+            (None, Some(_)) => self.store()?.join(AGENTS_SOCKET_NAME),
+            (None, None) => self.store()?.join(SOCKET_NAME),
+        };
+        let client = Client::new(socket);
+        Ok(match token {
+            Some(token) => client.with_token(token),
+            None => client,
+        })
+    }
+
+    /// The token of the principal to act as. Never from the command line, which others can see.
+    fn token(&self) -> Result<Option<String>> {
+        let text = if let Some(token) = &self.environment.token {
+            token.to_string_lossy().into_owned()
+        } else if let Some(path) = &self.environment.token_file {
+            std::fs::read_to_string(path).map_err(|error| {
+                CommandError::io(format!("read the token in {}", path.display()), &error)
+            })?
+        } else {
+            return Ok(None);
+        };
+        let token = text.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(CommandError::with_hint(
+                ErrorKind::InvalidInput,
+                "the token is empty or has characters that no token has",
+                "KURA_TOKEN holds a token, KURA_TOKEN_FILE names a file with one",
+            ));
+        }
+        Ok(Some(token.to_owned()))
     }
 
     /// A client of the running daemon; starts it if needed. The store must exist.
@@ -87,6 +125,15 @@ impl<'a> Context<'a> {
         let client = self.client_without_start()?;
         if client.is_running().await? {
             return Ok(client);
+        }
+        if self.socket.is_some() || self.token()?.is_some() {
+            // Who comes by another way than the store can't start its daemon.
+            return Err(CommandError::with_hint(
+                ErrorKind::Unavailable,
+                format!("no daemon answers at {}", client.socket().display()),
+                "its owner starts it with `kura daemon start`; --socket PATH or KURA_SOCKET name \
+                 another socket",
+            ));
         }
         let store = self.store()?;
         if store_use == StoreUse::Existing && !store.join(DATABASE_NAME).exists() {

@@ -15,6 +15,12 @@ pub struct Variable {
 
 /// Directory of the store.
 pub const KURA_STORE: &str = "KURA_STORE";
+/// Socket of the daemon.
+pub const KURA_SOCKET: &str = "KURA_SOCKET";
+/// Token of a principal.
+pub const KURA_TOKEN: &str = "KURA_TOKEN";
+/// File with the token of a principal.
+pub const KURA_TOKEN_FILE: &str = "KURA_TOKEN_FILE";
 /// Program of the daemon.
 pub const KURA_COMPUTERD: &str = "KURA_COMPUTERD";
 /// Run that `kura run` adds a step to; set for what it runs.
@@ -41,6 +47,18 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: KURA_STORE,
         description: "directory of the store, unless --store is given",
+    },
+    Variable {
+        name: KURA_SOCKET,
+        description: "socket of a running daemon, unless --socket is given; for those who have no store",
+    },
+    Variable {
+        name: KURA_TOKEN,
+        description: "token of the principal to act as, at the agents' socket",
+    },
+    Variable {
+        name: KURA_TOKEN_FILE,
+        description: "file with the token of the principal to act as; KURA_TOKEN goes first",
     },
     Variable {
         name: KURA_COMPUTERD,
@@ -89,6 +107,12 @@ pub const VARIABLES: &[Variable] = &[
 pub struct Environment {
     /// [`KURA_STORE`].
     pub store: Option<PathBuf>,
+    /// [`KURA_SOCKET`].
+    pub socket: Option<PathBuf>,
+    /// [`KURA_TOKEN`].
+    pub token: Option<OsString>,
+    /// [`KURA_TOKEN_FILE`].
+    pub token_file: Option<PathBuf>,
     /// [`KURA_COMPUTERD`].
     pub computerd: Option<PathBuf>,
     /// [`KURA_RUN_ID`].
@@ -115,6 +139,9 @@ impl Environment {
         let filled = |name| env::var_os(name).filter(|value| !value.is_empty());
         Self {
             store: filled(KURA_STORE).map(PathBuf::from),
+            socket: filled(KURA_SOCKET).map(PathBuf::from),
+            token: filled(KURA_TOKEN),
+            token_file: filled(KURA_TOKEN_FILE).map(PathBuf::from),
             computerd: filled(KURA_COMPUTERD).map(PathBuf::from),
             run_id: filled(KURA_RUN_ID).and_then(|run| run.into_string().ok()),
             data_home: filled(XDG_DATA_HOME).map(PathBuf::from),

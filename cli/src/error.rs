@@ -125,6 +125,9 @@ pub fn general_hint(kind: ErrorKind) -> &'static str {
             "somebody else changed the same thing; look at `kura log NAME` and try again"
         }
         ErrorKind::PermissionDenied => "check who owns it, or run kura as its owner",
+        ErrorKind::Unauthenticated => {
+            "ask the store's owner for a token: `kura principal token create NAME`"
+        }
         ErrorKind::InvalidInput => "`kura help VERB` shows how it is used",
         ErrorKind::Unsupported => "`kura help VERB` shows what there is instead",
         ErrorKind::ReadOnly => "mount a branch, or use `kura mount NAME@REV DIR --branch NEW`",
@@ -166,7 +169,7 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
     ),
     (3, "conflict: somebody else changed the same thing"),
     (4, "not found: workspace, revision, path, mount, operation"),
-    (5, "permission denied"),
+    (5, "permission denied, or no good token"),
     (
         6,
         "busy or unavailable: try again; `kura daemon logs` says more",

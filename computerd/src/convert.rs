@@ -14,6 +14,8 @@ use workspace_store::diff::{DiffEntry as StoredDiff, DiffKind};
 use workspace_store::object::{Commit, CommitKind, Inode, Node, Timestamp};
 use workspace_store::operation::{OperationKind, OperationRecord};
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// RFC 3339 in UTC with nanoseconds.
 pub fn time(timestamp: Timestamp) -> String {
     match Instant::new(
@@ -24,6 +26,21 @@ pub fn time(timestamp: Timestamp) -> String {
         // Files may carry times that no calendar knows.
         Err(_) => format!("@{}.{:09}", timestamp.seconds, timestamp.nanoseconds),
     }
+}
+
+/// Reads a time in RFC 3339.
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn parse_time(text: &str) -> Result<Timestamp> {
+    let instant: Instant = text.parse().map_err(|error| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{text}' is not a time: {error}"),
+        )
+        .with_hint("write times like 2026-12-31T18:00:00Z")
+    })?;
+    Ok(Timestamp::from_nanoseconds(instant.as_nanosecond()))
 }
 
 /// A serialised unit variant's name.
@@ -191,7 +208,10 @@ fn aspects(entry: &StoredDiff) -> Vec<ChangedAspect> {
 
 /// An operation. `undone_by` is known only from later ones.
 pub fn operation(record: &OperationRecord, undone_by: Option<u64>) -> OperationInfo {
-    let is_reference = !matches!(record.kind, OperationKind::SetSetting);
+    let is_reference = !matches!(
+        record.kind,
+        OperationKind::SetSetting | OperationKind::SetGrant
+    );
     let references = if is_reference {
         vec![ReferenceMove {
             name: record.target.clone(),
@@ -241,6 +261,17 @@ fn describe(record: &OperationRecord) -> String {
         }
         OperationKind::CreateTag => format!("create tag {target} at {}", short(&record.after)),
         OperationKind::DeleteTag => format!("delete tag {target} at {}", short(&record.before)),
+        OperationKind::SetGrant => {
+            let subject = detail("subject").unwrap_or_default();
+            let pattern = detail("pattern").unwrap_or_default();
+            match &record.after {
+                Some(state) => {
+                    let access = state.split(' ').next().unwrap_or_default();
+                    format!("grant {subject} {access} on {pattern}")
+                }
+                None => format!("revoke {subject}'s grant on {pattern}"),
+            }
+        }
         OperationKind::SetSetting => match &record.after {
             Some(value) => format!("set {target} to {value}"),
             None => format!("unset {target}"),

@@ -83,21 +83,6 @@ impl Daemon {
         }
     }
 
-    /// The state that a revision names; without one the live state of the default branch.
-    pub fn state(&self, workspace: &WorkspaceInfo, revision: Option<&String>) -> Result<State> {
-        match revision {
-            Some(revision) => {
-                let commit = self.store.resolve(workspace.id, revision)?;
-                let root = self.store.commit(commit)?.root.clone();
-                Ok(State {
-                    root,
-                    commit: Some(commit),
-                })
-            }
-            None => self.live_state(workspace, &workspace.default_branch),
-        }
-    }
-
     /// The state of a branch with everything that is uncommitted.
     pub fn live_state(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<State> {
         self.mounts.recover(self, workspace.id, branch)?;
@@ -223,6 +208,11 @@ impl Daemon {
         let guard = self.leases.read();
         config::check_lease(self, workspace, branch, principal)?;
         Ok(guard)
+    }
+
+    /// Grants, groups or principals have changed: whatever goes on under a policy follows it.
+    pub fn policies_changed(&self) {
+        self.mounts.apply_grants(&self.store);
     }
 
     /// How people are told of an operation.

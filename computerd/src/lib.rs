@@ -3,6 +3,7 @@
 //! Processes: `computerd` is the keeper ([`keeper`]); it starts `computerd worker`, which does
 //! everything else, and starts it again when it dies.
 
+mod access;
 mod audit_key;
 mod command_line;
 mod containers;

@@ -6,7 +6,9 @@
 //! verb works on a filesystem, so that it is not closed meanwhile; `table` is held for moments.
 //! Mounts are recorded nowhere but in the keeper's memory: a new worker learns of them from there.
 
+mod beside;
 mod commit_source;
+mod grants;
 mod record;
 mod resume;
 mod session;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use computerd_api::v1::MountInfo;
-use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{FlushHelper, Session};
 use fuse_mount::process::Processes;
@@ -81,10 +83,11 @@ pub struct Ended {
     pub is_new: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Mounted {
     record: MountRecord,
     session: Arc<Session>,
+    handler: Arc<FilesystemSession>,
     filesystem: Arc<Filesystem>,
 }
 
@@ -256,24 +259,37 @@ impl Mounts {
                 .mounts
                 .iter()
                 .find(|(_, mounted)| mounted.record.can_be_shared(&parameters, is_read_only))
-                .map(|(id, mounted)| (*id, mounted.record.clone(), mounted.session.clone()))
+                .map(|(id, mounted)| (*id, mounted.clone()))
         };
         let started = match shared {
-            Some((shared_id, record, session)) => {
-                session::share(daemon, id, parameters, (shared_id, &record, &session))
-                    .map(|record| (record, session))
+            Some((shared_id, mounted)) => {
+                let place = (shared_id, &mounted.record, &*mounted.session);
+                session::share(daemon, id, parameters, place).map(|record| session::Started {
+                    record,
+                    session: mounted.session,
+                    handler: mounted.handler,
+                })
             }
-            None => session::start(self, daemon, id, parameters, &filesystem)
-                .map(|(record, session)| (record, Arc::new(session))),
+            None => self
+                .make_room(daemon, &key, &filesystem, is_read_only)
+                .and_then(|()| self.is_shared(daemon, &key, &parameters.principal))
+                .and_then(|is_shared| {
+                    session::start(self, daemon, id, parameters, &filesystem, is_shared)
+                }),
         };
         match started {
-            Ok((record, session)) => {
+            Ok(session::Started {
+                record,
+                session,
+                handler,
+            }) => {
                 let mut table = self.table.lock();
                 tracing::info!(mountpoint = ?record.mountpoint, workspace = record.workspace,
                     view = %record.view, "mounted");
                 let mounted = Mounted {
                     record,
                     session,
+                    handler,
                     filesystem,
                 };
                 let info = info(&mounted);
@@ -364,8 +380,10 @@ impl Mounts {
         Ok(())
     }
 
-    /// Cleans up after mounts that others have ended (umount(8), the end of a namespace).
+    /// Cleans up after mounts that others have ended (umount(8), the end of a namespace), and ends
+    /// grants whose time is over.
     pub fn reap(&self, daemon: &Daemon) {
+        self.end_expired_grants(&daemon.store);
         let is_needed = !self.table.lock().ended().is_empty();
         if is_needed {
             let _changing = self.changing.write();
@@ -568,6 +586,8 @@ fn info(mounted: &Mounted) -> MountInfo {
         read_only: record.read_only || mounted.filesystem.is_read_only(),
         allow_other: record.session.options.allow_other,
         profile: record.profile.clone(),
+        shared: !record.session.options.writeback_cache,
+        restricted: !mounted.handler.is_unrestricted(),
         since: convert::time(record.since.unwrap_or_else(Timestamp::now)),
         uncommitted_count: status.changed_inodes,
         request_count: mounted

@@ -1,4 +1,8 @@
-//! The control API: HTTP/1 over a unix socket that only the store's owner and root may use.
+//! The control API: HTTP/1 over two unix sockets.
+//!
+//! The control socket is for the store's owner and root, who are the administrator. Whoever
+//! reaches the agents' socket acts as the principal of its bearer token and gets only the routes
+//! in [`routes::OPEN_TO_PRINCIPALS`]. Every refusal is a denial in the audit log.
 //!
 //! Verbs are plain functions ([`crate::verbs`]) that may block; each runs on a thread of its own
 //! beside the async runtime. One table ([`routes`]) makes both the router and the OpenAPI
@@ -11,13 +15,13 @@ mod routes;
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Extension, MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -32,6 +36,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 use workspace_store::audit::{AuditSource, with_source};
 
+use crate::access::{self, Caller, Scope};
 use crate::daemon::Daemon;
 use crate::error::{self, Error, ErrorKind, Result};
 use openapi::Document;
@@ -71,14 +76,18 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 pub struct Call {
     /// The daemon.
     pub daemon: Arc<Daemon>,
-    /// Name of the local user who asks.
-    pub user: String,
+    /// Who asks.
+    pub caller: Caller,
+    /// What is asked for: the end of the route.
+    pub action: String,
     /// The workspace in the route; empty if there is none.
     pub workspace: String,
     /// The name in the route; empty if there is none.
     pub name: String,
     /// Process of who asks.
     pub pid: Option<u32>,
+    /// The principal as which the verb acts, once it has found out.
+    acting: Arc<OnceLock<String>>,
 }
 
 impl Call {
@@ -91,7 +100,7 @@ impl Call {
         let deadline = Instant::now() + SOURCE_WAIT;
         let (found, _) = self.daemon.mounts.processes.ask(pid).wait_until(deadline);
         match found {
-            Some(found) => AuditSource::of_actor(surface, &found.to_actor(&self.user)),
+            Some(found) => AuditSource::of_actor(surface, &found.to_actor(self.caller.name())),
             None => AuditSource {
                 pid: Some(pid),
                 ..AuditSource::of_surface(surface)
@@ -99,14 +108,52 @@ impl Call {
         }
     }
 
-    /// Runs a verb; what it does carries the call's source.
-    fn run<A>(&self, verb: impl FnOnce(&Call) -> A) -> A {
-        with_source(Some(self.source()), || verb(self))
+    /// The principal that acts: the one that the administrator names, else the caller.
+    ///
+    /// # Errors
+    /// As [`Caller::acts_as`].
+    pub fn acts_as(&self, named: Option<&String>) -> Result<String> {
+        let principal = self.caller.acts_as(&self.daemon, named)?;
+        Ok(self.acting.get_or_init(|| principal).clone())
     }
 
-    /// The principal that the request names, else the local user.
-    pub fn principal(&self, named: Option<&String>) -> String {
-        named.unwrap_or(&self.user).clone()
+    /// What the one that acts may see and change of the workspace in the route.
+    ///
+    /// # Errors
+    /// As [`Caller::acts_as`] and [`Scope::new`].
+    pub fn scope(&self, named: Option<&String>) -> Result<Scope> {
+        self.scope_of(&self.workspace, named)
+    }
+
+    /// The same for a workspace that the request names elsewhere.
+    ///
+    /// # Errors
+    /// As [`Call::scope`].
+    pub fn scope_of(&self, workspace: &str, named: Option<&String>) -> Result<Scope> {
+        let principal = self.acts_as(named)?;
+        Scope::new(
+            &self.daemon,
+            &self.caller,
+            principal,
+            workspace,
+            self.action.clone(),
+        )
+    }
+
+    /// Writes down a refusal.
+    fn note(&self, error: &Error) {
+        if error.kind() != ErrorKind::PermissionDenied {
+            return;
+        }
+        let principal = self.acting.get().map_or(self.caller.name(), String::as_str);
+        let workspace = self.daemon.store.workspace(&self.workspace).ok();
+        access::record_denial(
+            &self.daemon,
+            principal,
+            &self.action,
+            workspace.as_ref(),
+            error.message(),
+        );
     }
 }
 
@@ -121,15 +168,34 @@ pub fn user_name(uid: u32) -> String {
 type Answer = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
 
-fn call(daemon: &Arc<Daemon>, peer: Peer, parameters: Parameters) -> Call {
+fn call(
+    daemon: &Arc<Daemon>,
+    (caller, peer): (Caller, Peer),
+    route: &str,
+    parameters: Parameters,
+) -> Call {
     let mut parameters = parameters.map(|path| path.0).unwrap_or_default();
     Call {
         daemon: daemon.clone(),
-        user: peer.uid.map_or_else(|| "unknown".to_owned(), user_name),
+        caller,
+        action: action(route),
         workspace: parameters.remove("workspace").unwrap_or_default(),
         name: parameters.remove("name").unwrap_or_default(),
         pid: peer.pid,
+        acting: Arc::default(),
     }
+}
+
+/// What a route is for, in a word or two: its last fixed parts.
+fn action(route: &str) -> String {
+    let route = route
+        .trim_start_matches("/v1/")
+        .trim_start_matches("workspaces/{workspace}/");
+    let parts: Vec<&str> = route
+        .split('/')
+        .filter(|part| !part.starts_with('{'))
+        .collect();
+    parts.join(".")
 }
 
 fn parse<B: DeserializeOwned>(bytes: &Bytes) -> Result<B> {
@@ -167,6 +233,17 @@ fn json(value: &impl Serialize) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// Runs a verb; what it does carries the call's source, and a refusal goes to the audit log.
+fn noted<A>(call: &Call, verb: impl FnOnce(&Call) -> Result<A>) -> Result<A> {
+    with_source(Some(call.source()), || {
+        let outcome = verb(call);
+        if let Err(error) = &outcome {
+            call.note(error);
+        }
+        outcome
+    })
 }
 
 /// Runs blocking work beside the runtime; a panic in it becomes an error.
@@ -210,7 +287,7 @@ impl Api {
     ) {
         self.document.quick::<(), A>("get", path, summary);
         self.with_daemon(|api, daemon| {
-            api.route(path, axum::routing::get(bodyless(daemon, verb)));
+            api.route(path, axum::routing::get(bodyless(daemon, path, verb)));
         });
     }
 
@@ -222,7 +299,7 @@ impl Api {
     ) {
         self.document.quick::<(), A>("delete", path, summary);
         self.with_daemon(|api, daemon| {
-            api.route(path, axum::routing::delete(bodyless(daemon, verb)));
+            api.route(path, axum::routing::delete(bodyless(daemon, path, verb)));
         });
     }
 
@@ -234,11 +311,12 @@ impl Api {
         self.document.quick::<B, A>("post", path, summary);
         self.with_daemon(|api, daemon| {
             let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, peer, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let outcome = match parse(&bytes) {
-                    Ok(body) => blocking(move || call.run(|call| verb(call, body))).await,
+                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
                     Err(error) => Err(error),
                 };
                 match outcome {
@@ -263,9 +341,10 @@ impl Api {
         self.document.lines::<B, A>(path, summary);
         self.with_daemon(|api, daemon| {
             let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, peer, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let body = match parse(&bytes) {
                     Ok(body) => body,
                     Err(error) => return error_answer(&error),
@@ -273,16 +352,16 @@ impl Api {
                 let (sender, receiver) = tokio::sync::mpsc::channel(QUEUED_LINES);
                 tokio::spawn(async move {
                     let lines = ProgressLines::new(sender.clone());
-                    let event =
-                        match blocking(move || call.run(|call| verb(call, body, &lines))).await {
-                            Ok(result) => Event::Result { result },
-                            Err(error) => {
-                                tracing::info!(?error, "long work failed");
-                                Event::Error {
-                                    error: error::body(&error),
-                                }
+                    let work = move || noted(&call, |call| verb(call, body, &lines));
+                    let event = match blocking(work).await {
+                        Ok(result) => Event::Result { result },
+                        Err(error) => {
+                            tracing::info!(?error, "long work failed");
+                            Event::Error {
+                                error: error::body(&error),
                             }
-                        };
+                        }
+                    };
                     let _ = sender.send(progress::line(&event)).await;
                 });
                 let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
@@ -306,11 +385,12 @@ impl Api {
         self.document.bytes::<B>(path, summary);
         self.with_daemon(|api, daemon| {
             let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, peer, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let opened = match parse(&bytes) {
-                    Ok(body) => blocking(move || call.run(|call| verb(call, body))).await,
+                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
                     Err(error) => Err(error),
                 };
                 let mut reader = match opened {
@@ -349,12 +429,14 @@ impl Api {
 /// Handler of a route whose requests have no body.
 fn bodyless<A: Serialize + Send + 'static>(
     daemon: Arc<Daemon>,
+    path: &'static str,
     verb: fn(&Call) -> Result<A>,
-) -> impl Fn(ConnectInfo<Peer>, Parameters) -> Answer + Clone + Send + Sync + 'static {
-    move |ConnectInfo(peer), parameters| {
-        let call = call(&daemon, peer, parameters);
+) -> impl Fn(ConnectInfo<Peer>, Extension<Caller>, Parameters) -> Answer + Clone + Send + Sync + 'static
+{
+    move |ConnectInfo(peer), Extension(caller), parameters| {
+        let call = call(&daemon, (caller, peer), path, parameters);
         Box::pin(async move {
-            match blocking(move || call.run(verb)).await {
+            match blocking(move || noted(&call, verb)).await {
                 Ok(answer) => json(&answer),
                 Err(error) => error_answer(&error),
             }
@@ -362,25 +444,96 @@ fn bodyless<A: Serialize + Send + 'static>(
     }
 }
 
-/// Lets only root and the user in whom the daemon runs as.
+/// The control socket: only root and the user as whom the daemon runs, as the administrator.
 async fn check_peer(
+    State(daemon): State<Arc<Daemon>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let owner = nix::unistd::geteuid().as_raw();
     match peer.uid {
-        Some(uid) if uid == 0 || uid == owner => next.run(request).await,
+        Some(uid) if uid == 0 || uid == owner => {
+            let caller = Caller::Administrator(user_name(uid));
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         _ => {
             tracing::warn!(uid = peer.uid, "refused a connection to the control socket");
+            access::record_denial(
+                &daemon,
+                &local_user(peer),
+                "connect",
+                None,
+                "control socket",
+            );
             error_answer(
                 &Error::new(
                     ErrorKind::PermissionDenied,
                     "this store belongs to another user",
                 )
-                .with_hint("use a store of your own (--store DIR), or become its owner"),
+                .with_hint(
+                    "use a store of your own (--store DIR), become its owner, or ask for a token",
+                ),
             )
         }
+    }
+}
+
+/// The agents' socket: who has a token acts as its principal, on the routes that are open.
+async fn check_token(
+    State(daemon): State<Arc<Daemon>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let secret = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.strip_prefix("Bearer "))
+        .unwrap_or_default()
+        .to_owned();
+    let asked = daemon.clone();
+    let principal = match blocking(move || asked.store.authenticate(&secret)).await {
+        Ok(principal) => principal,
+        Err(error) => {
+            if error.kind() == ErrorKind::Unauthenticated {
+                let user = local_user(peer);
+                access::record_denial(&daemon, &user, "authenticate", None, "agents' socket");
+            }
+            return error_answer(&error);
+        }
+    };
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(|path| path.as_str().to_owned())
+        .unwrap_or_default();
+    let method = request.method().as_str();
+    if !routes::OPEN_TO_PRINCIPALS.contains(&(method, route.as_str())) {
+        let asked = request.uri().path().to_owned();
+        let action = action(&route);
+        access::record_denial(&daemon, &principal, &action, None, &asked);
+        return error_answer(
+            &Error::new(
+                ErrorKind::PermissionDenied,
+                format!("{method} {asked} as {principal}: only the store's owner may do that"),
+            )
+            .with_hint("ask the store's owner"),
+        );
+    }
+    request
+        .extensions_mut()
+        .insert(Caller::Principal(principal));
+    next.run(request).await
+}
+
+/// How the log names somebody who is no principal.
+fn local_user(peer: Peer) -> String {
+    match peer.uid {
+        Some(uid) => format!("user {}", user_name(uid)),
+        None => "somebody".to_owned(),
     }
 }
 
@@ -398,11 +551,20 @@ async fn unknown_route(request: Request) -> Response {
     )
 }
 
-/// Everything that is served on the control socket.
-pub fn router(daemon: Arc<Daemon>) -> Router {
+/// Which socket is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// The administrator's.
+    Control,
+    /// That of principals with tokens.
+    Agents,
+}
+
+/// Everything that is served.
+pub fn router(daemon: Arc<Daemon>, door: Door) -> Router {
     let mut api = Api {
         router: Router::new(),
-        daemon: Some(daemon),
+        daemon: Some(daemon.clone()),
         document: Document::new(),
     };
     routes::add(&mut api);
@@ -413,14 +575,21 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }),
     );
-    api.router
+    let router = api
+        .router
         .fallback(unknown_route)
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(axum::middleware::from_fn(check_peer))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    match door {
+        Door::Control => router.layer(axum::middleware::from_fn_with_state(daemon, check_peer)),
+        Door::Agents => router.layer(axum::middleware::from_fn_with_state(daemon, check_token)),
+    }
 }
 
-/// Listens at `path` for the owner only; replaces what a dead daemon left there.
-pub fn listen(path: &Path) -> Result<UnixListener> {
+/// Listens at `path`; replaces what a dead daemon left there.
+///
+/// The control socket is for the owner only. Anybody who can reach the agents' socket may connect
+/// to it; its directory can be bound into a container and stays the same over restarts.
+pub fn listen(path: &Path, door: Door) -> Result<UnixListener> {
     let failed = |error| Error::io(format!("listen at {}", path.display()), error);
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
@@ -430,7 +599,11 @@ pub fn listen(path: &Path) -> Result<UnixListener> {
     let temporary = path.with_extension("new");
     let _ = std::fs::remove_file(&temporary);
     let listener = UnixListener::bind(&temporary).map_err(failed)?;
-    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let mode = match door {
+        Door::Control => 0o600,
+        Door::Agents => 0o666,
+    };
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(mode)).map_err(failed)?;
     std::fs::rename(&temporary, path).map_err(failed)?;
     Ok(listener)
 }
@@ -439,13 +612,14 @@ pub fn listen(path: &Path) -> Result<UnixListener> {
 pub async fn serve(
     listener: UnixListener,
     daemon: Arc<Daemon>,
+    door: Door,
     end: impl Future<Output = ()> + Send + 'static,
 ) {
-    let service = router(daemon).into_make_service_with_connect_info::<Peer>();
+    let service = router(daemon, door).into_make_service_with_connect_info::<Peer>();
     if let Err(error) = axum::serve(listener, service)
         .with_graceful_shutdown(end)
         .await
     {
-        tracing::error!(%error, "serve the control socket");
+        tracing::error!(%error, ?door, "serve a socket");
     }
 }

@@ -59,6 +59,11 @@ impl StoreDirectory {
         self.0.join(computerd_api::SOCKET_NAME)
     }
 
+    /// The socket for principals with tokens.
+    pub fn agents_socket(&self) -> PathBuf {
+        self.0.join(computerd_api::AGENTS_SOCKET_NAME)
+    }
+
     /// The log file.
     pub fn log(&self) -> PathBuf {
         self.0.join(computerd_api::LOG_NAME)
@@ -93,12 +98,19 @@ impl StoreDirectory {
             .join(format!("{workspace_id}-{hash}"))
     }
 
-    /// Makes the directory and those within it that are missing, for the owner only.
+    /// Makes the directory and those within it that are missing, for the owner only; the one of
+    /// the agents' socket for whoever gets to it.
     pub fn create(&self) -> Result<()> {
-        for path in [self.0.clone(), self.0.join("log"), self.0.join("overlay")] {
+        let agents = self.agents_socket().with_file_name("");
+        for (path, mode) in [
+            (self.0.clone(), 0o700),
+            (self.0.join("log"), 0o700),
+            (self.0.join("overlay"), 0o700),
+            (agents, 0o755),
+        ] {
             DirBuilder::new()
                 .recursive(true)
-                .mode(0o700)
+                .mode(mode)
                 .create(&path)
                 .map_err(|error| {
                     Error::io(format!("create directory {}", path.display()), error)

@@ -15,7 +15,7 @@ use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::link::{Inheritance, KeeperLink};
 use crate::mounts::Mounts;
-use crate::server;
+use crate::server::{self, Door};
 use crate::store_directory::StoreDirectory;
 use crate::volume_plugin::{self, VolumePlugin};
 
@@ -106,12 +106,19 @@ async fn serve(
     notes: &serde_json::Map<String, serde_json::Value>,
 ) -> Result<()> {
     let socket = daemon.directory.socket();
-    let listener = server::listen(&socket)?;
+    let agents_socket = daemon.directory.agents_socket();
+    let doors = [
+        (server::listen(&socket, Door::Control)?, Door::Control),
+        (server::listen(&agents_socket, Door::Agents)?, Door::Agents),
+    ];
     volume_plugin::resume(daemon, notes);
-    let mut stopped = daemon.stop.subscribe();
-    let server = tokio::spawn(server::serve(listener, daemon.clone(), async move {
-        let _ = stopped.wait_for(Option::is_some).await;
-    }));
+    let mut servers = tokio::task::JoinSet::new();
+    for (listener, door) in doors {
+        let mut stopped = daemon.stop.subscribe();
+        servers.spawn(server::serve(listener, daemon.clone(), door, async move {
+            let _ = stopped.wait_for(Option::is_some).await;
+        }));
+    }
     daemon.link.ready();
     tracing::info!(
         pid = std::process::id(),
@@ -125,12 +132,14 @@ async fn serve(
     tracing::info!("ending");
     volume_plugin::end(daemon);
     let _ = std::fs::remove_file(&socket);
+    let _ = std::fs::remove_file(&agents_socket);
     daemon.stop.send_if_modified(|stop| {
         let is_first = stop.is_none();
         stop.get_or_insert(true);
         is_first
     });
-    if tokio::time::timeout(DRAIN_TIMEOUT, server).await.is_err() {
+    let all = async { while servers.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN_TIMEOUT, all).await.is_err() {
         tracing::warn!("a request was still being answered");
     }
     end_mounts(daemon).await
@@ -188,6 +197,12 @@ async fn look_after(daemon: Arc<Daemon>) {
     loop {
         interval.tick().await;
         let reaped = daemon.clone();
-        let _ = tokio::task::spawn_blocking(move || reaped.mounts.reap(&reaped)).await;
+        let _ = tokio::task::spawn_blocking(move || {
+            reaped.mounts.reap(&reaped);
+            if let Err(error) = reaped.store.flush_denials(false) {
+                tracing::warn!(?error, "record repeated denials");
+            }
+        })
+        .await;
     }
 }

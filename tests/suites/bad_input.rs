@@ -280,7 +280,7 @@ fn a_store_of_a_newer_format_is_left_alone() {
         fs::read(store.path().join("kura.db")).unwrap() == before,
         "the store was changed"
     );
-    edit_database_offline(&store, "pragma user_version = 1");
+    edit_database_offline(&store, "pragma user_version = 2");
     assert!(store.ok(&["list"]).stdout.contains("demo"));
 }
 

@@ -7,11 +7,13 @@
 
 pub(crate) mod audit;
 pub(crate) mod connection;
+pub(crate) mod grants;
 pub(crate) mod history;
 pub(crate) mod migrate;
 pub(crate) mod objects;
 pub(crate) mod operations;
 pub(crate) mod overlay;
+pub(crate) mod principals;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
 pub(crate) mod runs;

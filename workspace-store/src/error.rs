@@ -22,6 +22,8 @@ pub enum ErrorKind {
     Conflict,
     /// The principal may not do this.
     PermissionDenied,
+    /// Nobody is who the request says: no token, or none that is good.
+    Unauthenticated,
     /// The request itself is wrong.
     InvalidInput,
     /// Not offered for this kind of object, or not on this system.

@@ -7,6 +7,7 @@ use crate::audit::source_text as audit_text;
 use crate::db::operations::{self, NewOperation};
 use crate::db::{Connection, audit, refs};
 use crate::error::{ErrorKind, Result, StoreError};
+use crate::grant;
 use crate::id::{CommitId, WorkspaceId};
 use crate::object::Timestamp;
 use crate::refs::Change;
@@ -35,6 +36,8 @@ pub enum OperationKind {
     DeleteTag,
     /// A setting changed.
     SetSetting,
+    /// A grant was given, changed or revoked.
+    SetGrant,
 }
 
 impl OperationKind {
@@ -49,6 +52,7 @@ impl OperationKind {
             OperationKind::CreateTag => "create-tag",
             OperationKind::DeleteTag => "delete-tag",
             OperationKind::SetSetting => "set-setting",
+            OperationKind::SetGrant => "set-grant",
         }
     }
 
@@ -63,6 +67,7 @@ impl OperationKind {
             OperationKind::CreateTag,
             OperationKind::DeleteTag,
             OperationKind::SetSetting,
+            OperationKind::SetGrant,
         ]
         .into_iter()
         .find(|kind| kind.as_str() == text)
@@ -115,7 +120,7 @@ impl Store {
         })
     }
 
-    /// Undoes an operation on a branch, tag or setting by a new operation; gives back that one.
+    /// Undoes an operation on a branch, tag, setting or grant by a new operation; gives back that one.
     ///
     /// # Errors
     /// `Conflict` if the ref or setting was changed again since; `Unsupported` for an operation
@@ -127,7 +132,7 @@ impl Store {
         author: &str,
     ) -> Result<OperationId> {
         let author = author.to_owned();
-        self.inner.database.write(move |connection| {
+        let undone = self.inner.database.write(move |connection| {
             let number = refs::workspace_number(connection, workspace)?;
             let record = operations::require(connection, number, id)?;
             let change = Change {
@@ -166,6 +171,7 @@ impl Store {
                     record.before.as_deref(),
                     Some(record.after.as_deref()),
                 ),
+                OperationKind::SetGrant => grant::undo(connection, &change, &record),
                 OperationKind::Commit
                 | OperationKind::CreateWorkspace
                 | OperationKind::ForkWorkspace => Err(StoreError::new(
@@ -179,7 +185,9 @@ impl Store {
                     "a commit is undone by a new commit: use `kura undo` or `kura rollback`",
                 )),
             }
-        })
+        })?;
+        self.inner.policies.changed();
+        Ok(undone)
     }
 }
 

@@ -13,7 +13,9 @@ use quick_cache::sync::Cache;
 use crate::blobs::BlobCache;
 use crate::db::Database;
 use crate::db::objects::{self, ChunkStore, DatabaseChunks};
+use crate::denial::DenialLog;
 use crate::error::{ErrorKind, Result, StoreError};
+use crate::grant::PolicyCache;
 use crate::id::{BlobId, CommitId, TreeId, WorkspaceId};
 use crate::limits::{TREE_NODE_CACHE_BYTES, TREE_NODE_MAX_BYTES};
 use crate::object::codec::{StoredNode, decode_node, link_of_key, tree_id};
@@ -59,6 +61,8 @@ pub(crate) struct Inner {
     pub(crate) node_cache: Cache<TreeId, Arc<StoredNode>, NodeWeight>,
     pub(crate) commit_cache: Cache<CommitId, Arc<Commit>>,
     pub(crate) threads: usize,
+    pub(crate) policies: Arc<PolicyCache>,
+    pub(crate) denials: DenialLog,
 }
 
 /// About how much memory a decoded node takes.
@@ -98,6 +102,8 @@ impl Store {
                 node_cache: Cache::with_weighter(4096, TREE_NODE_CACHE_BYTES, NodeWeight),
                 commit_cache: Cache::new(COMMITS_CACHED),
                 threads,
+                policies: Arc::default(),
+                denials: DenialLog::default(),
             }),
         })
     }
@@ -108,6 +114,9 @@ impl Store {
     /// # Errors
     /// `Io` if the database can't be closed cleanly; nothing that was reported is lost by that.
     pub fn close(&self) -> Result<()> {
+        if let Err(error) = self.flush_denials(true) {
+            tracing::warn!(?error, "repeated denials were not recorded");
+        }
         self.inner.database.close()
     }
 

@@ -129,8 +129,8 @@ impl Store {
         })
     }
 
-    /// Makes a workspace that starts at a commit of another and shares its history and those of
-    /// its settings that `keeps_setting` names. Costs the same whatever its size.
+    /// Makes a workspace that starts at a commit of another and shares its history, its grants and
+    /// those of its settings that `keeps_setting` names. Costs the same whatever its size.
     ///
     /// # Errors
     /// `NotFound` if the source has no such commit; otherwise as [`Store::create_workspace`].
@@ -162,6 +162,8 @@ impl Store {
             for (key, value) in settings.iter().filter(|(key, _)| keeps_setting(key)) {
                 db::refs::put_setting(connection, number, key, Some(value))?;
             }
+            // What the original hides from somebody isn't shown by making a fork of it.
+            db::grants::copy(connection, origin, number)?;
             record(
                 connection,
                 id,

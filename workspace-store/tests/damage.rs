@@ -79,7 +79,7 @@ fn a_missing_store_is_not_made_by_accident() {
 #[test]
 fn a_newer_store_is_refused_and_not_touched() {
     for change in [
-        "PRAGMA user_version = 3",
+        "PRAGMA user_version = 1000",
         "UPDATE meta SET value = value || ' future' WHERE key = 'features_incompatible'",
         "UPDATE meta SET value = 'future' WHERE key = 'features_read_only_compatible'",
     ] {
@@ -297,6 +297,7 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .unwrap();
+        let sequence = sequence as u64;
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         connection
             .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")

@@ -34,6 +34,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    token: Option<Token>,
+}
+
+/// The secret of a token, which no debug output shows.
+#[derive(Clone)]
+struct Token(String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
 }
 
 impl Client {
@@ -41,7 +52,19 @@ impl Client {
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self {
             socket: socket.into(),
+            token: None,
         }
+    }
+
+    /// Shows this token with every request, as the agents' socket wants it.
+    #[must_use]
+    pub fn with_token(mut self, secret: impl Into<String>) -> Self {
+        self.token = Some(Token(secret.into()));
+        self
+    }
+
+    fn secret(&self) -> Option<&str> {
+        self.token.as_ref().map(|token| token.0.as_str())
     }
 
     /// Where the daemon listens.
@@ -60,7 +83,14 @@ impl Client {
             Err(error) if is_absent(&error) => return Ok(false),
             Err(error) => return Err(self.connect_error(&error)),
         };
-        let answer = exchange(stream, Method::GET, route::VERSION, Bytes::new()).await;
+        let answer = exchange(
+            stream,
+            Method::GET,
+            route::VERSION,
+            Bytes::new(),
+            self.secret(),
+        )
+        .await;
         Ok(!matches!(answer, Err(error) if error.kind == ErrorKind::Unavailable))
     }
 
@@ -114,7 +144,7 @@ impl Client {
                 return Err(self.unreachable(format!("no answer within {limit} s")));
             }
         };
-        exchange(stream, method, path, body).await
+        exchange(stream, method, path, body, self.secret()).await
     }
 
     fn connect_error(&self, error: &std::io::Error) -> ErrorBody {
@@ -153,6 +183,7 @@ async fn exchange(
     method: Method,
     path: &str,
     body: Bytes,
+    secret: Option<&str>,
 ) -> Result<Response<Incoming>> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
@@ -165,14 +196,17 @@ async fn exchange(
         .method(method)
         .uri(path)
         .header(header::HOST, "computerd")
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body))
-        .map_err(|error| {
-            ErrorBody::new(
-                ErrorKind::Internal,
-                format!("build request {path}: {error}"),
-            )
-        })?;
+        .header(header::CONTENT_TYPE, "application/json");
+    let request = match secret {
+        Some(secret) => request.header(header::AUTHORIZATION, format!("Bearer {secret}")),
+        None => request,
+    };
+    let request = request.body(Full::new(body)).map_err(|error| {
+        ErrorBody::new(
+            ErrorKind::Internal,
+            format!("build request {path}: {error}"),
+        )
+    })?;
     let response = sender
         .send_request(request)
         .await

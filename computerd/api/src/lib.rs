@@ -18,6 +18,10 @@ pub use client::{Client, ContentStream, EventStream};
 /// Name of the control socket in the store's directory.
 pub const SOCKET_NAME: &str = "computerd.sock";
 
+/// The socket for principals with tokens, relative to the store's directory. Its directory is
+/// there for it alone, so that it can be bound into a container and follow restarts of the daemon.
+pub const AGENTS_SOCKET_NAME: &str = "agents/agents.sock";
+
 /// Name of the log file, relative to the store's directory.
 pub const LOG_NAME: &str = "log/computerd.log";
 

@@ -1,5 +1,6 @@
 //! Version 1 of the control API.
 
+pub mod access;
 pub mod attribution;
 pub mod audit;
 pub mod commit;
@@ -18,6 +19,7 @@ pub mod route;
 pub mod volume;
 pub mod workspace;
 
+pub use access::*;
 pub use attribution::*;
 pub use audit::*;
 pub use commit::*;

@@ -4,9 +4,41 @@ use computerd_api::v1::route;
 
 use super::Api;
 use crate::verbs::{
-    attribution, commits, config, control, diff, files, history, mounts, references, revert,
+    attribution, commits, config, control, diff, files, grants, history, mounts, principals,
+    references, revert,
 };
 use crate::verbs::{transfer, workspaces};
+
+/// What a principal with a token may ask for; the verbs look at its grants. Everything else is the
+/// administrator's.
+pub(super) const OPEN_TO_PRINCIPALS: &[(&str, &str)] = &[
+    ("GET", route::VERSION),
+    ("GET", route::OPENAPI),
+    ("GET", route::WORKSPACES),
+    ("GET", route::WORKSPACE),
+    ("POST", route::COMMITS),
+    ("POST", route::LOG),
+    ("POST", route::SHOW),
+    ("POST", route::DIFF),
+    ("POST", route::LIST),
+    ("POST", route::CONTENT),
+    ("POST", route::RESTORE),
+    ("POST", route::ROLLBACK),
+    ("POST", route::UNDO),
+    ("POST", route::OPERATIONS),
+    ("POST", route::FORK),
+    ("POST", route::HANDOFF),
+    ("GET", route::BRANCHES),
+    ("POST", route::BRANCHES),
+    ("DELETE", route::BRANCH),
+    ("GET", route::TAGS),
+    ("POST", route::TAGS),
+    ("DELETE", route::TAG),
+    ("GET", route::WORKSPACE_CONFIG),
+    ("GET", route::MOUNTS),
+    ("POST", route::AUDIT),
+    ("POST", route::GRANTS),
+];
 
 pub(super) fn add(api: &mut Api) {
     api.get(route::VERSION, "Versions", control::version);
@@ -73,6 +105,36 @@ pub(super) fn add(api: &mut Api) {
         route::CONFIG,
         "Settings that workspaces begin with",
         config::list_store,
+    );
+    api.get(route::PRINCIPALS, "List principals", principals::list);
+    api.post(route::PRINCIPALS, "Make a principal", principals::add);
+    api.post(
+        route::PRINCIPAL_STATE,
+        "Disable a principal, or let it in again",
+        principals::set_state,
+    );
+    api.post(route::TOKENS_LIST, "List tokens", principals::tokens);
+    api.post(
+        route::TOKENS,
+        "Make a token; its secret is in the answer and nowhere else",
+        principals::create_token,
+    );
+    api.delete(route::TOKEN, "Revoke a token", principals::revoke_token);
+    api.get(route::GROUPS, "List groups", principals::groups);
+    api.post(
+        route::GROUPS,
+        "Put principals into a group, or take them out",
+        principals::change_group,
+    );
+    api.post(
+        route::GRANTS,
+        "List grants, or explain which decide about a path",
+        grants::list,
+    );
+    api.post(
+        route::GRANT,
+        "Give, change or revoke a grant",
+        grants::change,
     );
     api.get(route::MOUNTS, "List mounts", mounts::list);
     api.post(route::MOUNTS, "Mount a workspace", mounts::mount);

@@ -171,7 +171,7 @@ fn make_run_id() -> Result<String> {
 pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(request.principal.as_ref());
+    let principal = call.acts_as(request.principal.as_ref())?;
     let run = match request.run {
         Some(run) => run,
         None => make_run_id()?,
@@ -206,7 +206,7 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
 pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(request.principal.as_ref());
+    let principal = call.acts_as(request.principal.as_ref())?;
     daemon
         .store
         .end_run_step(workspace.id, &request.run, request.step, request.exit_code)?;

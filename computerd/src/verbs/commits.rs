@@ -11,25 +11,26 @@ use crate::server::Call;
 /// Commits a branch's uncommitted changes.
 pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let author = call.principal(body.author.as_ref());
-    let mut request = commit_request(&author, CommitKind::Manual, &body.message);
+    let scope = call.scope(body.author.as_ref())?;
+    scope.require_some_write("commit")?;
+    let (workspace, author) = (&scope.workspace, &scope.principal);
+    let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
+    let mut request = commit_request(author, CommitKind::Manual, &body.message);
     request.run = body.run;
     request.step = body.step;
-    let _access = daemon.write_access(&workspace, &branch, &author)?;
+    let _access = daemon.write_access(workspace, &branch, author)?;
     let head = daemon.clean_head(workspace.id, &branch, request)?;
     let mut result = CommitResult {
-        commit: head.commit.to_hex(),
+        commit: scope.shown(head.commit)?.to_hex(),
         branch,
         is_new: head.is_new,
         changes: Default::default(),
         operation: None,
     };
     if head.is_new {
-        result.changes = convert::change_counts(&daemon.store.changes(head.commit)?);
+        result.changes = convert::change_counts(&scope.changes(head.commit)?.0);
         if !daemon.is_only_a_name(head.commit)? {
-            result.operation = daemon.operation_of(&workspace, head.commit)?;
+            result.operation = daemon.operation_of(workspace, head.commit)?;
         }
     }
     Ok(result)

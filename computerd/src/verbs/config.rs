@@ -7,6 +7,7 @@ use computerd_api::v1::{ConfigChange, ConfigChanged, ConfigList, ConfigOrigin, C
 use fuse_mount::fs::CommitPolicy;
 use serde::{Deserialize, Serialize};
 use workspace_store::WorkspaceId;
+use workspace_store::policy::Access;
 use workspace_store::workspace::WorkspaceInfo;
 
 use crate::daemon::Daemon;
@@ -98,7 +99,7 @@ fn setting(known: &Known, stored: &BTreeMap<String, String>) -> ConfigSetting {
 
 /// Settings of a workspace with their origin.
 pub fn list(call: &Call) -> Result<ConfigList> {
-    let workspace = call.daemon.store.workspace(&call.workspace)?;
+    let workspace = call.scope(None)?.workspace;
     let stored = call.daemon.store.settings(workspace.id)?;
     Ok(ConfigList {
         settings: KNOWN.iter().map(|known| setting(known, &stored)).collect(),
@@ -108,8 +109,10 @@ pub fn list(call: &Call) -> Result<ConfigList> {
 /// Changes a setting of a workspace; its mounts follow at once.
 pub fn set(call: &Call, change: ConfigChange) -> Result<ConfigChanged> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(change.principal.as_ref())?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
     let known = known(&change.key)?;
+    scope.require_everywhere(Access::Write, &format!("set {}", known.key))?;
     if let Some(value) = &change.value {
         (known.check)(value).map_err(|why| {
             Error::new(
@@ -119,11 +122,10 @@ pub fn set(call: &Call, change: ConfigChange) -> Result<ConfigChanged> {
             .with_hint(format!("the default is {}", known.default))
         })?;
     }
-    let principal = call.principal(change.principal.as_ref());
     let operation =
         daemon
             .store
-            .set_setting(workspace.id, known.key, change.value.as_deref(), &principal)?;
+            .set_setting(workspace.id, known.key, change.value.as_deref(), principal)?;
     daemon.mounts.apply_settings(daemon, workspace.id)?;
     let stored = daemon.store.settings(workspace.id)?;
     Ok(ConfigChanged {

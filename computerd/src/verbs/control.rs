@@ -13,7 +13,7 @@ use crate::volume_plugin;
 const API_VERSION: u32 = 1;
 
 /// Version of the store's format.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// Versions.
 pub fn version(_: &Call) -> Result<VersionInfo> {
@@ -86,7 +86,7 @@ pub fn stop(call: &Call, request: StopRequest) -> Result<StopResult> {
             .map(|record| record.mountpoint)
             .collect(),
     };
-    tracing::info!(user = call.user, "asked to stop");
+    tracing::info!(user = call.caller.name(), "asked to stop");
     daemon.stop.send_replace(Some(request.force));
     Ok(result)
 }

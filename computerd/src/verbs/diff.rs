@@ -8,6 +8,7 @@ use workspace_store::diff::{
 use workspace_store::edit::SnapshotEdit;
 use workspace_store::object::Root;
 
+use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, State, clean_path};
 use crate::error::Result;
@@ -42,19 +43,18 @@ impl Side {
 
 /// The difference between two states of a workspace.
 pub fn diff(call: &Call, query: DiffQuery) -> Result<DiffResult> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let new = daemon.state(&workspace, query.to.as_ref())?;
+    let scope = call.scope(None)?;
+    let new = scope.state(query.to.as_ref())?;
     let old = match &query.from {
-        Some(_) => daemon.state(&workspace, query.from.as_ref())?,
-        None => daemon.state(&workspace, Some(&workspace.default_branch))?,
+        Some(_) => scope.state(query.from.as_ref())?,
+        None => scope.state(Some(&scope.workspace.default_branch))?,
     };
-    difference(daemon, &Side::State(old), &Side::State(new), &query.options)
+    difference(&scope, &Side::State(old), &Side::State(new), &query.options)
 }
 
-/// The difference between two sides, as much of it as `options` ask for.
+/// The visible difference between two sides, as much of it as `options` ask for.
 pub fn difference(
-    daemon: &Daemon,
+    scope: &Scope,
     old: &Side,
     new: &Side,
     options: &DiffOptions,
@@ -64,6 +64,11 @@ pub fn difference(
         .iter()
         .map(|path| clean_path(path.as_bytes()))
         .collect::<Result<Vec<_>>>()?;
+    for path in &paths {
+        scope.note_if_hidden(path);
+    }
+    let daemon = &scope.daemon;
+    let view = scope.view();
     let store_options = StoreDiffOptions {
         // The root among the paths means everything.
         paths: if paths.iter().any(Vec::is_empty) {
@@ -74,20 +79,20 @@ pub fn difference(
         times: false,
         renames: !options.no_renames,
     };
-    let empty;
     let (old_root, new_root) = match (old, new) {
-        (Side::State(old), Side::State(new)) => (&old.root, &new.root),
+        (Side::State(old), Side::State(new)) => (old.root.clone(), new.root.clone()),
         (Side::Nothing, Side::State(new)) => {
-            empty = empty_root(daemon, &new.root)?;
-            (&empty, &new.root)
+            let empty = empty_root(daemon, &new.root)?;
+            (empty, new.root.clone())
         }
         (Side::State(old), Side::Nothing) => {
-            empty = empty_root(daemon, &old.root)?;
-            (&old.root, &empty)
+            let empty = empty_root(daemon, &old.root)?;
+            (old.root.clone(), empty)
         }
         (Side::Nothing, Side::Nothing) => return Ok(DiffResult::default()),
     };
-    let entries = diff_roots(&daemon.store, old_root, new_root, &store_options)?;
+    let (old_root, new_root) = (view.root(&old_root), view.root(&new_root));
+    let entries = diff_roots(&view, &old_root, &new_root, &store_options)?;
     let counts = convert::diff_counts(&entries);
     let limit = options.limit.map_or(usize::MAX, |limit| limit as usize);
     let shown = &entries[..entries.len().min(limit)];
@@ -101,7 +106,7 @@ pub fn difference(
                 }),
             ..PatchOptions::default()
         };
-        let counted = statistics(&daemon.store, shown, &patch_options)?;
+        let counted = statistics(&view, shown, &patch_options)?;
         let mut counted = counted.into_iter().peekable();
         for (entry, wire) in shown.iter().zip(&mut wire) {
             if let Some(lines) = counted.next_if(|lines| lines.path == entry.path) {
@@ -114,7 +119,7 @@ pub fn difference(
             if options.text && !wire.is_binary {
                 let mut patch = Vec::new();
                 render_patch(
-                    &daemon.store,
+                    &view,
                     std::slice::from_ref(entry),
                     &patch_options,
                     &mut patch,

@@ -9,6 +9,7 @@ use workspace_store::object::{Inode, Node, Root, TreeEntry};
 use workspace_store::path::{display_path, join_path, split_path};
 use workspace_store::reader::ObjectReader;
 
+use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path};
 use crate::error::{Error, ErrorKind, Result};
@@ -20,13 +21,15 @@ const PIECE_BYTES: usize = 256 << 10;
 /// Most entries of a recursive listing.
 const MAX_ENTRIES: usize = 1_000_000;
 
-fn find(daemon: &Daemon, root: &Root, workspace: &str, path: &[u8]) -> Result<TreeEntry> {
-    lookup_path(&daemon.store, root, &split_path(path)?)?.ok_or_else(|| {
+fn find(scope: &Scope, view: &dyn ObjectReader, root: &Root, path: &[u8]) -> Result<TreeEntry> {
+    lookup_path(view, root, &split_path(path)?)?.ok_or_else(|| {
+        scope.note_if_hidden(path);
         Error::new(
             ErrorKind::NotFound,
             format!(
-                "there is no '{}' in that state of {workspace}",
-                display_path(path)
+                "there is no '{}' in that state of {}",
+                display_path(path),
+                scope.workspace.name
             ),
         )
         .with_hint("`kura ls` shows what there is; paths are relative to the workspace's root")
@@ -34,20 +37,20 @@ fn find(daemon: &Daemon, root: &Root, workspace: &str, path: &[u8]) -> Result<Tr
 }
 
 fn listed(
-    daemon: &Daemon,
+    view: &dyn ObjectReader,
     root: &Root,
     name: &[u8],
     entry: &TreeEntry,
 ) -> Result<(ListedEntry, Inode)> {
     let (inode, link_count) = match (entry, root.links) {
         (TreeEntry::Link(id), Some(links)) => {
-            let linked = daemon.store.link(links, *id)?;
+            let linked = view.link(links, *id)?;
             match linked {
                 Some(linked) => (linked.inode, linked.link_count),
-                None => (resolve_entry(&daemon.store, root.links, entry)?, 1),
+                None => (resolve_entry(view, root.links, entry)?, 1),
             }
         }
-        _ => (resolve_entry(&daemon.store, root.links, entry)?, 1),
+        _ => (resolve_entry(view, root.links, entry)?, 1),
     };
     let listed = ListedEntry {
         name: name.into(),
@@ -59,22 +62,23 @@ fn listed(
 
 /// Entries of a directory, or the single entry that the path names.
 pub fn list(call: &Call, query: PathQuery) -> Result<Listing> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
     let path = clean_path(query.path.as_bytes())?;
-    let state = daemon.state(&workspace, query.revision.as_ref())?;
-    let entry = find(daemon, &state.root, &workspace.name, &path)?;
+    let state = scope.state(query.revision.as_ref())?;
+    let view = scope.view();
+    let root = view.root(&state.root);
+    let entry = find(&scope, &view, &root, &path)?;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let (single, inode) = listed(daemon, &state.root, name, &entry)?;
+    let (single, inode) = listed(&view, &root, name, &entry)?;
     let mut entries = Vec::new();
     match inode.node {
         Node::Directory { tree } => {
             let mut pending = vec![(Vec::new(), tree)];
             while let Some((parent, tree)) = pending.pop() {
                 let mut below = Vec::new();
-                for (name, entry) in ObjectReader::directory(&daemon.store, tree)? {
+                for (name, entry) in view.directory(tree)? {
                     let path = join_path(&parent, &name);
-                    let (listed, inode) = listed(daemon, &state.root, &path, &entry)?;
+                    let (listed, inode) = listed(&view, &root, &path, &entry)?;
                     if let (Node::Directory { tree }, true) = (&inode.node, query.recursive) {
                         below.push((path, *tree));
                     }
@@ -146,11 +150,13 @@ impl ContentReader {
 /// The content of a file.
 pub fn content(call: &Call, query: PathQuery) -> Result<ContentReader> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
     let path = clean_path(query.path.as_bytes())?;
-    let state = daemon.state(&workspace, query.revision.as_ref())?;
-    let entry = find(daemon, &state.root, &workspace.name, &path)?;
-    let inode = resolve_entry(&daemon.store, state.root.links, &entry)?;
+    let state = scope.state(query.revision.as_ref())?;
+    let view = scope.view();
+    let root = view.root(&state.root);
+    let entry = find(&scope, &view, &root, &path)?;
+    let inode = resolve_entry(&view, root.links, &entry)?;
     match inode.node {
         Node::Regular { blob, size, .. } => Ok(ContentReader {
             daemon: daemon.clone(),

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use computerd_api::v1::{
     AuditHead, AuditHeadRequest, AuditList, AuditQuery, AuditVerification, AuditVerifyRequest,
-    LogPage, LogQuery, OperationList, OperationQuery, ShowQuery, ShowResult,
+    LogPage, LogQuery, OperationList, OperationQuery, PathText, ShowQuery, ShowResult,
 };
 use workspace_store::CommitId;
 use workspace_store::audit::AuditQuery as StoreAuditQuery;
-use workspace_store::commits::{LogEntry, LogQuery as StoreLogQuery};
+use workspace_store::commits::{LogEntry, LogQuery as StoreLogQuery, PathChange};
 use workspace_store::id::WorkspaceId;
+use workspace_store::operation::{OperationKind, OperationRecord};
+use workspace_store::path::is_at_or_below;
 
 use super::attribution;
 use super::diff::{self, Side};
 use super::revert::undone_operations;
+use crate::access::{Caller, Scope};
 use crate::audit_key;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path};
@@ -26,9 +29,10 @@ const DEFAULT_LIMIT: u32 = 200;
 /// A part of the history, newest first.
 pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let workspace = &scope.workspace;
     let start = match &query.revision {
-        Some(revision) => daemon.store.resolve(workspace.id, revision)?,
+        Some(revision) => scope.resolve(revision)?,
         None => daemon
             .store
             .branch(workspace.id, &workspace.default_branch)?,
@@ -36,7 +40,7 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     let after = query
         .after
         .as_ref()
-        .map(|after| daemon.store.resolve(workspace.id, after))
+        .map(|after| scope.resolve(after))
         .transpose()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let base = StoreLogQuery {
@@ -45,8 +49,9 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
         run: query.run.clone(),
         step: query.step,
         author: query.author.clone(),
-        // With a place to go on from, how many come before it isn't known.
-        limit: if after.is_some() || query.paths.len() > 1 {
+        // With a place to go on from, how many come before it isn't known; nor how many of the
+        // first ones can be seen.
+        limit: if after.is_some() || query.paths.len() > 1 || scope.is_restricted() {
             0
         } else {
             limit + 1
@@ -59,6 +64,10 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
             let mut found = Vec::new();
             for path in paths {
                 let path = clean_path(path.as_bytes())?;
+                if !scope.is_visible(&path) {
+                    scope.note_if_hidden(&path);
+                    continue;
+                }
                 let query = StoreLogQuery {
                     path: (!path.is_empty()).then_some(path),
                     ..base.clone()
@@ -75,6 +84,9 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
             found
         }
     };
+    if scope.is_restricted() {
+        entries = visible(&scope, entries, &query.paths)?;
+    }
     if let (true, Some(path)) = (entries.is_empty(), query.paths.first())
         && query.run.is_none()
         && query.step.is_none()
@@ -100,21 +112,39 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     }
     let has_more = entries.len() > limit;
     entries.truncate(limit);
-    let references = references(daemon, workspace.id)?;
+    let references = references(&scope)?;
     let commits = entries
         .iter()
         .map(|entry| {
-            let changes = convert::change_counts(&daemon.store.changes(entry.id)?);
             let names = references.get(&entry.id).cloned().unwrap_or_default();
-            Ok(convert::commit(
-                entry.id,
-                &entry.commit,
-                names,
-                Some(changes),
-            ))
+            scope.commit_info(entry.id, &entry.commit, names)
         })
         .collect::<Result<_>>()?;
     Ok(LogPage { commits, has_more })
+}
+
+/// Those of the commits that exist for the principal: that changed something visible, at or below
+/// one of the paths if there are any.
+fn visible(scope: &Scope, entries: Vec<LogEntry>, paths: &[PathText]) -> Result<Vec<LogEntry>> {
+    let paths = paths
+        .iter()
+        .map(|path| clean_path(path.as_bytes()))
+        .collect::<Result<Vec<_>>>()?;
+    let mut visible = Vec::new();
+    for entry in entries {
+        let (changes, are_all) = scope.changes(entry.id)?;
+        let is_wanted =
+            |change: &PathChange| paths.iter().any(|path| is_at_or_below(&change.path, path));
+        let exists = if paths.is_empty() {
+            are_all || !changes.is_empty()
+        } else {
+            changes.iter().any(is_wanted)
+        };
+        if exists {
+            visible.push(entry);
+        }
+    }
+    Ok(visible)
 }
 
 /// The wanted commits in the order of the whole history.
@@ -130,15 +160,13 @@ fn in_history_order(
 }
 
 /// Branches and tags by the commit that they name.
-pub fn references(
-    daemon: &Daemon,
-    workspace: WorkspaceId,
-) -> Result<HashMap<CommitId, Vec<String>>> {
+pub fn references(scope: &Scope) -> Result<HashMap<CommitId, Vec<String>>> {
+    let (daemon, workspace) = (&scope.daemon, scope.workspace.id);
     let mut names: HashMap<CommitId, Vec<String>> = HashMap::new();
     let branches = daemon.store.branches(workspace)?;
     for reference in branches.into_iter().chain(daemon.store.tags(workspace)?) {
         names
-            .entry(reference.commit)
+            .entry(scope.shown(reference.commit)?)
             .or_default()
             .push(reference.name);
     }
@@ -148,25 +176,28 @@ pub fn references(
 /// One commit with its changes.
 pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let workspace = &scope.workspace;
     let id = match &query.revision {
-        Some(revision) => daemon.store.resolve(workspace.id, revision)?,
+        Some(revision) => scope.resolve(revision)?,
         None => daemon
             .store
             .branch(workspace.id, &workspace.default_branch)?,
     };
+    let id = scope.shown(id)?;
     let commit = daemon.store.commit(id)?;
     let old = match commit.parents.first() {
         Some(parent) => Side::commit(daemon, *parent)?,
         None => Side::Nothing,
     };
-    let diff = diff::difference(daemon, &old, &Side::commit(daemon, id)?, &query.options)?;
-    let names = references(daemon, workspace.id)?
-        .remove(&id)
-        .unwrap_or_default();
-    let counts = convert::change_counts(&daemon.store.changes(id)?);
+    let diff = diff::difference(&scope, &old, &Side::commit(daemon, id)?, &query.options)?;
+    let names = references(&scope)?.remove(&id).unwrap_or_default();
+    let mut diff = diff;
+    if let (Some(_), Some(parent)) = (&diff.from, commit.parents.first()) {
+        diff.from = Some(scope.shown(*parent)?.to_hex());
+    }
     Ok(ShowResult {
-        commit: convert::commit(id, &commit, names, Some(counts)),
+        commit: scope.commit_info(id, &commit, names)?,
         diff,
         processes: attribution::by_process(
             &commit,
@@ -179,30 +210,75 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
 /// Operations, newest first.
 pub fn operations(call: &Call, query: OperationQuery) -> Result<OperationList> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let records = daemon.store.operations(workspace.id, 0)?;
+    let scope = call.scope(None)?;
+    let records = daemon.store.operations(scope.workspace.id, 0)?;
     let undone = undone_operations(daemon, &records)?;
     let before = query.before.unwrap_or(u64::MAX);
-    let operations = records
-        .iter()
-        .filter(|record| record.id < before)
-        .take(query.limit.unwrap_or(DEFAULT_LIMIT) as usize)
-        .map(|record| {
-            let mut info = convert::operation(record, undone.undone_by(record.id));
-            info.undoes = info.undoes.or_else(|| undone.undoes(record.id));
-            info
-        })
-        .collect();
+    let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
+    let mut operations = Vec::new();
+    for record in records.iter().filter(|record| record.id < before) {
+        if operations.len() == limit {
+            break;
+        }
+        let Some(shown) = shown_operation(&scope, record)? else {
+            continue;
+        };
+        let mut info = convert::operation(&shown, undone.undone_by(record.id));
+        info.undoes = info.undoes.or_else(|| undone.undoes(record.id));
+        operations.push(info);
+    }
     Ok(OperationList { operations })
 }
 
-/// Audit entries, newest first.
+/// An operation as the principal may see it; `None` if it doesn't exist for it. Settings and grants
+/// are the administrator's matter.
+pub fn shown_operation(scope: &Scope, record: &OperationRecord) -> Result<Option<OperationRecord>> {
+    let mut shown = record.clone();
+    if !scope.is_restricted() {
+        return Ok(Some(shown));
+    }
+    if matches!(
+        record.kind,
+        OperationKind::SetSetting | OperationKind::SetGrant
+    ) {
+        return Ok(None);
+    }
+    for state in [&mut shown.before, &mut shown.after] {
+        if let Some(commit) = state.as_deref().and_then(|id| id.parse().ok()) {
+            *state = Some(scope.shown(commit)?.to_hex());
+        }
+    }
+    let after = record.after.as_deref().and_then(|id| id.parse().ok());
+    if let (OperationKind::Commit, Some(after)) = (record.kind, after) {
+        let (changes, are_all) = scope.changes(after)?;
+        if changes.is_empty() && !are_all {
+            return Ok(None);
+        }
+        if !are_all && let Some(details) = shown.details.as_object_mut() {
+            details.remove("message");
+        }
+    }
+    Ok(Some(shown))
+}
+
+/// Audit entries, newest first. A principal sees its own.
 pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     let daemon = &call.daemon;
+    let mut query = query;
+    if let Caller::Principal(own) = &call.caller {
+        if let Some(other) = query.principal.as_ref().filter(|other| *other != own) {
+            return Err(Error::new(
+                ErrorKind::PermissionDenied,
+                format!("look at the audit entries of {other} as {own}"),
+            )
+            .with_hint("your own are shown without --by"));
+        }
+        query.principal = Some(own.clone());
+    }
     let workspace = query
         .workspace
         .as_ref()
-        .map(|name| daemon.store.workspace(name))
+        .map(|name| call.scope_of(name, None).map(|scope| scope.workspace))
         .transpose()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let entries = daemon.store.audit(&StoreAuditQuery {

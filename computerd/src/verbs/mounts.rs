@@ -7,6 +7,7 @@ use fuse_mount::fuse::uid_map::{IdMap, IdRange};
 use workspace_store::workspace::WorkspaceInfo;
 
 use super::config;
+use crate::access::Caller;
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mounts::{MountParameters, View};
@@ -15,9 +16,11 @@ use crate::server::Call;
 /// All mounts.
 pub fn list(call: &Call) -> Result<MountList> {
     call.daemon.mounts.reap(&call.daemon);
-    Ok(MountList {
-        mounts: call.daemon.mounts.list(),
-    })
+    let mut mounts = call.daemon.mounts.list();
+    if let Caller::Principal(own) = &call.caller {
+        mounts.retain(|mount| mount.principal == *own);
+    }
+    Ok(MountList { mounts })
 }
 
 /// What a revision shows: a branch is live, anything else is a commit.
@@ -98,7 +101,7 @@ pub fn is_fenced(
 pub fn mount(call: &Call, request: MountRequest) -> Result<MountResult> {
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&request.workspace)?;
-    let principal = call.principal(request.principal.as_ref());
+    let principal = call.acts_as(request.principal.as_ref())?;
     let (uid_map, gid_map) = (id_map(&request.uid_map)?, id_map(&request.gid_map)?);
     let profile = config::profile(daemon, workspace.id, request.profile.as_ref())?;
     let mut view = view(daemon, &workspace, request.revision.as_ref())?;
@@ -173,7 +176,7 @@ pub fn unmount(call: &Call, request: UnmountRequest) -> Result<UnmountResult> {
         .unmount(daemon, &request.mountpoint.to_path(), request.lazy)?;
     let record = ended.record;
     daemon.audit(
-        &call.user,
+        call.caller.name(),
         "api",
         "unmount",
         Some(record.workspace_id),

@@ -5,24 +5,28 @@ use computerd_api::v1::{
 };
 use workspace_store::object::CommitKind;
 use workspace_store::operation::OperationId;
+use workspace_store::policy::Access;
 use workspace_store::workspace::WorkspaceInfo;
 use workspace_store::{CommitId, Store, WorkspaceId};
 
+use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 
 /// Branches of a workspace.
-pub fn branch_list(daemon: &Daemon, workspace: &WorkspaceInfo) -> Result<Vec<BranchInfo>> {
+pub fn branch_list(scope: &Scope) -> Result<Vec<BranchInfo>> {
+    let (daemon, workspace) = (&scope.daemon, &scope.workspace);
     daemon
         .store
         .branches(workspace.id)?
         .into_iter()
         .map(|branch| {
+            let commit = scope.shown(branch.commit)?;
             Ok(BranchInfo {
-                time: convert::time(daemon.store.commit(branch.commit)?.time),
-                commit: branch.commit.to_hex(),
+                time: convert::time(daemon.store.commit(commit)?.time),
+                commit: commit.to_hex(),
                 is_default: branch.name == workspace.default_branch,
                 is_mounted: daemon
                     .mounts
@@ -36,23 +40,23 @@ pub fn branch_list(daemon: &Daemon, workspace: &WorkspaceInfo) -> Result<Vec<Bra
 
 /// Lists branches.
 pub fn branches(call: &Call) -> Result<BranchList> {
-    let workspace = call.daemon.store.workspace(&call.workspace)?;
     Ok(BranchList {
-        branches: branch_list(&call.daemon, &workspace)?,
+        branches: branch_list(&call.scope(None)?)?,
     })
 }
 
 /// Lists tags.
 pub fn tags(call: &Call) -> Result<TagList> {
     let store = &call.daemon.store;
-    let workspace = store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
     let tags = store
-        .tags(workspace.id)?
+        .tags(scope.workspace.id)?
         .into_iter()
         .map(|tag| {
+            let commit = scope.shown(tag.commit)?;
             Ok(TagInfo {
-                time: convert::time(store.commit(tag.commit)?.time),
-                commit: tag.commit.to_hex(),
+                time: convert::time(store.commit(commit)?.time),
+                commit: commit.to_hex(),
                 name: tag.name,
             })
         })
@@ -93,10 +97,11 @@ type CreateName =
 
 fn create(call: &Call, body: CreateReference, create_name: CreateName) -> Result<ReferenceResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(body.principal.as_ref());
-    let at = target(daemon, &workspace, body.revision.as_ref(), &principal)?;
-    let operation = create_name(&daemon.store, workspace.id, &body.name, at, &principal)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
+    scope.require_everywhere(Access::Write, &format!("make '{}'", body.name))?;
+    let at = target(daemon, workspace, body.revision.as_ref(), principal)?;
+    let operation = create_name(&daemon.store, workspace.id, &body.name, at, principal)?;
     Ok(ReferenceResult {
         name: body.name,
         commit: at.to_hex(),
@@ -107,8 +112,10 @@ fn create(call: &Call, body: CreateReference, create_name: CreateName) -> Result
 /// Removes a branch that is not mounted. Its commits stay, and undo brings it back.
 pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
     let branch = &call.name;
+    scope.require_everywhere(Access::Write, &format!("remove branch {branch}"))?;
     if daemon.mounts.filesystem(workspace.id, branch).is_some() {
         return Err(Error::new(
             ErrorKind::Busy,
@@ -116,12 +123,12 @@ pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
         )
         .with_hint("end its mounts first; `kura ls-mounts` lists them"));
     }
-    let _access = daemon.write_access(&workspace, branch, &call.user)?;
+    let _access = daemon.write_access(workspace, branch, principal)?;
     daemon.mounts.recover(daemon, workspace.id, branch)?;
     let commit = daemon.store.branch(workspace.id, branch)?;
     let operation = daemon
         .store
-        .delete_branch(workspace.id, branch, &call.user)?;
+        .delete_branch(workspace.id, branch, principal)?;
     Ok(ReferenceResult {
         name: branch.clone(),
         commit: commit.to_hex(),
@@ -132,7 +139,9 @@ pub fn delete_branch(call: &Call) -> Result<ReferenceResult> {
 /// Removes a tag.
 pub fn delete_tag(call: &Call) -> Result<ReferenceResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
+    scope.require_everywhere(Access::Write, &format!("remove tag {}", call.name))?;
     let tags = daemon.store.tags(workspace.id)?;
     let commit = tags
         .iter()
@@ -141,7 +150,7 @@ pub fn delete_tag(call: &Call) -> Result<ReferenceResult> {
         .unwrap_or_default();
     let operation = daemon
         .store
-        .delete_tag(workspace.id, &call.name, &call.user)?;
+        .delete_tag(workspace.id, &call.name, principal)?;
     Ok(ReferenceResult {
         name: call.name.clone(),
         commit,

@@ -8,10 +8,12 @@ use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
 use workspace_store::object::{CommitKind, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
+use workspace_store::policy::Access;
 use workspace_store::restore::{restore_edit, revert_edit};
-use workspace_store::workspace::WorkspaceInfo;
 
 use super::config;
+use super::history::shown_operation;
+use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -28,11 +30,10 @@ type Wanted<'a> = &'a dyn Fn(&Root) -> Result<Root>;
 
 /// What is to be done to a branch.
 struct Change<'a> {
-    workspace: &'a WorkspaceInfo,
+    scope: &'a Scope,
     branch: String,
     kind: CommitKind,
     message: String,
-    principal: String,
     target: Option<CommitId>,
     is_dry_run: bool,
 }
@@ -42,11 +43,17 @@ impl Change<'_> {
         if self.is_dry_run {
             return self.plan_only(daemon, wanted);
         }
-        let _access = daemon.write_access(self.workspace, &self.branch, &self.principal)?;
-        let request = commit_request(&self.principal, self.kind, &self.message);
-        let outcome = daemon.change_branch(self.workspace.id, &self.branch, wanted, &request)?;
+        let Scope {
+            workspace,
+            principal,
+            ..
+        } = self.scope;
+        let _access = daemon.write_access(workspace, &self.branch, principal)?;
+        let request = commit_request(principal, self.kind, &self.message);
+        let permitted = |now: &Root| self.scope.permitted(now, wanted(now)?);
+        let outcome = daemon.change_branch(workspace.id, &self.branch, &permitted, &request)?;
         let operation = match outcome.commit {
-            Some(commit) => daemon.operation_of(self.workspace, commit)?,
+            Some(commit) => daemon.operation_of(workspace, commit)?,
             None => None,
         };
         Ok(RevertResult {
@@ -64,17 +71,23 @@ impl Change<'_> {
     }
 
     fn plan_only(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
-        config::check_lease(daemon, self.workspace, &self.branch, &self.principal)?;
-        let live = daemon.live_state(self.workspace, &self.branch)?;
-        let commit = daemon.store.branch(self.workspace.id, &self.branch)?;
+        let Scope {
+            workspace,
+            principal,
+            ..
+        } = self.scope;
+        config::check_lease(daemon, workspace, &self.branch, principal)?;
+        let live = daemon.live_state(workspace, &self.branch)?;
+        let commit = daemon.store.branch(workspace.id, &self.branch)?;
         let committed = daemon.store.commit(commit)?.root.clone();
+        let view = self.scope.view();
         let uncommitted = diff_roots(
-            &daemon.store,
-            &committed,
-            &live.root,
+            &view,
+            &view.root(&committed),
+            &view.root(&live.root),
             &DiffOptions::default(),
         )?;
-        let root = wanted(&live.root)?;
+        let root = self.scope.permitted(&live.root, wanted(&live.root)?)?;
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
             plan: self.plan(daemon, commit, &live.root, &root, uncommitted_count)?,
@@ -96,21 +109,25 @@ impl Change<'_> {
             renames: true,
             ..DiffOptions::default()
         };
-        let entries = diff_roots(&daemon.store, now, wanted, &options)?;
+        let view = self.scope.view();
+        let entries = diff_roots(&view, &view.root(now), &view.root(wanted), &options)?;
+        let workspace = &self.scope.workspace;
         let shown = &entries[..entries.len().min(Plan::MAX_CHANGES)];
         let mounts = daemon.mounts.list().into_iter().filter(|mount| {
-            mount.workspace == self.workspace.name && mount.branch.as_deref() == Some(&self.branch)
+            mount.workspace == workspace.name
+                && mount.branch.as_deref() == Some(&self.branch)
+                && (!self.scope.is_restricted() || mount.principal == self.scope.principal)
         });
         Ok(Plan {
             summary: format!(
                 "{} on branch {} of {}: {}",
                 self.message,
                 self.branch,
-                self.workspace.name,
+                workspace.name,
                 count_changes(&entries)
             ),
             branch: self.branch.clone(),
-            head: head.to_hex(),
+            head: self.scope.shown(head)?.to_hex(),
             target: self.target.map(|commit| commit.to_hex()),
             uncommitted_count,
             changes: shown.iter().map(convert::diff_entry).collect(),
@@ -143,14 +160,18 @@ fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
 /// Sets a branch back to an older state, as a whole or by path.
 pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let target = daemon.store.resolve(workspace.id, &body.revision)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    scope.require_some_write("roll back")?;
+    let branch = daemon.branch_name(&scope.workspace, body.branch.as_ref())?;
+    let target = scope.resolve(&body.revision)?;
     let target_root = daemon.store.commit(target)?.root.clone();
     let paths = clean_paths(&body.paths)?;
+    for path in &paths {
+        scope.require_write(path)?;
+    }
     let is_whole = paths.is_empty() || paths.iter().any(Vec::is_empty);
     let change = Change {
-        workspace: &workspace,
+        scope: &scope,
         branch,
         kind: CommitKind::Rollback,
         message: if is_whole {
@@ -159,7 +180,6 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
             let shown: Vec<String> = paths.iter().map(|path| display_path(path)).collect();
             format!("roll back {} to {}", shown.join(", "), short(target))
         },
-        principal: call.principal(body.principal.as_ref()),
         target: Some(target),
         is_dry_run: body.dry_run,
     };
@@ -175,8 +195,8 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
 /// Brings paths back from an older state.
 pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let branch = daemon.branch_name(&scope.workspace, body.branch.as_ref())?;
     if body.paths.is_empty() {
         return Err(
             Error::new(ErrorKind::InvalidInput, "no path to restore was named")
@@ -184,15 +204,17 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
         );
     }
     let paths = clean_paths(&body.paths)?;
-    let from = daemon.store.resolve(workspace.id, &body.from)?;
+    for path in &paths {
+        scope.require_write(path)?;
+    }
+    let from = scope.resolve(&body.from)?;
     let from_root = daemon.store.commit(from)?.root.clone();
     let shown: Vec<String> = paths.iter().map(|path| display_path(path)).collect();
     let change = Change {
-        workspace: &workspace,
+        scope: &scope,
         branch,
         kind: CommitKind::Restore,
         message: format!("restore {} from {}", shown.join(", "), short(from)),
-        principal: call.principal(body.principal.as_ref()),
         target: Some(from),
         is_dry_run: body.dry_run,
     };
@@ -247,11 +269,11 @@ pub fn undone_operations(daemon: &Daemon, records: &[OperationRecord]) -> Result
 /// Takes an operation back by a new one.
 pub fn undo(call: &Call, body: UndoRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(body.principal.as_ref());
-    let record = find_operation(daemon, &workspace, body.operation)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    scope.require_some_write("undo")?;
+    let record = find_operation(&scope, body.operation)?;
     match record.kind {
-        OperationKind::Commit => undo_commit(daemon, &workspace, &record, principal, body.dry_run),
+        OperationKind::Commit => undo_commit(&scope, &record, body.dry_run),
         OperationKind::CreateWorkspace | OperationKind::ForkWorkspace => Err(Error::new(
             ErrorKind::Unsupported,
             format!(
@@ -260,24 +282,36 @@ pub fn undo(call: &Call, body: UndoRequest) -> Result<RevertResult> {
             ),
         )
         .with_hint("undo one of the later operations; `kura operations` lists them")),
-        _ => undo_reference(daemon, &workspace, &record, &principal, body.dry_run),
+        _ => {
+            scope.require_everywhere(Access::Write, &format!("undo operation {}", record.id))?;
+            undo_reference(daemon, &scope, &record, body.dry_run)
+        }
     }
 }
 
-fn find_operation(
-    daemon: &Daemon,
-    workspace: &WorkspaceInfo,
-    number: Option<u64>,
-) -> Result<OperationRecord> {
+/// The operation with this number, else the last one that isn't taken back; of a principal that
+/// doesn't see everything, its own last one.
+fn find_operation(scope: &Scope, number: Option<u64>) -> Result<OperationRecord> {
+    let (daemon, workspace) = (&scope.daemon, &scope.workspace);
     if let Some(number) = number {
-        return daemon.store.operation(workspace.id, number);
+        let record = daemon.store.operation(workspace.id, number)?;
+        return match shown_operation(scope, &record)? {
+            Some(_) => Ok(record),
+            None => Err(Error::new(
+                ErrorKind::NotFound,
+                format!("the workspace has no operation {number}"),
+            )
+            .with_hint("list its operations with `kura operations NAME`")),
+        };
     }
     let records = daemon.store.operations(workspace.id, 0)?;
     let undone = undone_operations(daemon, &records)?;
     for record in records {
         let is_taken_back =
             undone.undoes(record.id).is_some() || undone.undone_by(record.id).is_some();
-        if !is_taken_back && !is_only_a_name(daemon, &record)? {
+        let is_meant = !scope.is_restricted()
+            || (record.author == scope.principal && shown_operation(scope, &record)?.is_some());
+        if is_meant && !is_taken_back && !is_only_a_name(daemon, &record)? {
             return Ok(record);
         }
     }
@@ -296,13 +330,8 @@ fn is_only_a_name(daemon: &Daemon, record: &OperationRecord) -> Result<bool> {
     }
 }
 
-fn undo_commit(
-    daemon: &Daemon,
-    workspace: &WorkspaceInfo,
-    record: &OperationRecord,
-    principal: String,
-    is_dry_run: bool,
-) -> Result<RevertResult> {
+fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Result<RevertResult> {
+    let (daemon, workspace) = (&scope.daemon, &scope.workspace);
     let commit_in = |text: &Option<String>| -> Result<CommitId> {
         text.as_deref()
             .and_then(|id| id.parse().ok())
@@ -319,11 +348,10 @@ fn undo_commit(
     let after_root = daemon.store.commit(after)?.root.clone();
     daemon.store.branch(workspace.id, &record.target)?;
     let change = Change {
-        workspace,
+        scope,
         branch: record.target.clone(),
         kind: CommitKind::Undo,
         message: format!("{UNDO_MESSAGE}{}", record.id),
-        principal,
         target: Some(before),
         is_dry_run,
     };
@@ -331,8 +359,28 @@ fn undo_commit(
         if *now == after_root {
             return Ok(before_root.clone());
         }
-        let plan = revert_edit(&daemon.store, &before_root, &after_root, now)?;
+        // What can't be seen neither stands in the way nor is taken back.
+        let view = scope.view();
+        let plan = revert_edit(
+            &view,
+            &view.root(&before_root),
+            &view.root(&after_root),
+            &view.root(now),
+        )?;
+        if plan.conflicts.is_empty() && !scope.is_restricted() {
+            return daemon.store.build_root(now, plan.edit, &|_| {});
+        }
         if plan.conflicts.is_empty() {
+            let paths: Vec<Vec<u8>> = plan
+                .entries
+                .into_iter()
+                .map(|entry| entry.path)
+                .filter(|path| !path.is_empty())
+                .collect();
+            if paths.is_empty() {
+                return Ok(now.clone());
+            }
+            let plan = restore_edit(&daemon.store, now, &before_root, &paths)?;
             return daemon.store.build_root(now, plan.edit, &|_| {});
         }
         let shown: Vec<String> = plan
@@ -363,11 +411,11 @@ fn undo_commit(
 
 fn undo_reference(
     daemon: &Daemon,
-    workspace: &WorkspaceInfo,
+    scope: &Scope,
     record: &OperationRecord,
-    principal: &str,
     is_dry_run: bool,
 ) -> Result<RevertResult> {
+    let (workspace, principal) = (&scope.workspace, scope.principal.as_str());
     let info = convert::operation(record, None);
     let is_of_branch = matches!(
         record.kind,
@@ -426,6 +474,9 @@ fn undo_reference(
             .store
             .undo_ref_operation(workspace.id, record.id, principal)?;
         daemon.mounts.apply_settings(daemon, workspace.id)?;
+        if record.kind == OperationKind::SetGrant {
+            daemon.policies_changed();
+        }
         if let Some(branch) = leased_branch {
             config::apply_lease(daemon, workspace, branch)?;
         }

@@ -69,9 +69,9 @@ pub fn store_progress(progress: &ProgressLines) -> impl Fn(SnapshotProgress) + S
 /// Brings content into an existing workspace.
 pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Result<ImportResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let author = call.principal(body.author.as_ref());
+    let scope = call.scope(body.author.as_ref())?;
+    let (workspace, author) = (&scope.workspace, &scope.principal);
+    let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     let path = clean_path(body.path.as_bytes())?;
     let import = read(daemon, &body.source, progress)?;
     let message = body
@@ -87,14 +87,15 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
     let imported = daemon
         .store
         .build_root(&nothing, import.edit, &store_progress(progress))?;
-    let _access = daemon.write_access(&workspace, &branch, &author)?;
-    let request = commit_request(&author, CommitKind::Import, &message);
+    let _access = daemon.write_access(workspace, &branch, author)?;
+    let request = commit_request(author, CommitKind::Import, &message);
     let outcome = daemon.change_branch(
         workspace.id,
         &branch,
         &|now| {
             let edit = graft_edit(&daemon.store, now, &imported, &path, body.replace)?;
-            daemon.store.build_root(now, edit, &|_| {})
+            let wanted = daemon.store.build_root(now, edit, &|_| {})?;
+            scope.permitted(now, wanted)
         },
         &request,
     )?;
@@ -107,8 +108,8 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
         operation: None,
     };
     if let Some(commit) = outcome.commit {
-        result.changes = convert::change_counts(&daemon.store.changes(commit)?);
-        result.operation = daemon.operation_of(&workspace, commit)?;
+        result.changes = convert::change_counts(&scope.changes(commit)?.0);
+        result.operation = daemon.operation_of(workspace, commit)?;
     }
     Ok(result)
 }
@@ -118,7 +119,12 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
     let daemon = &call.daemon;
     let workspace = daemon.store.workspace(&call.workspace)?;
     let path = clean_path(body.path.as_bytes())?;
-    let commit = super::references::target(daemon, &workspace, body.revision.as_ref(), &call.user)?;
+    let commit = super::references::target(
+        daemon,
+        &workspace,
+        body.revision.as_ref(),
+        call.caller.name(),
+    )?;
     let root = daemon.store.commit(commit)?.root.clone();
     progress.phase("writing");
     let export = match &body.target {

@@ -1,43 +1,56 @@
 //! Workspaces: list, make, state, fork, handoff.
 
 use computerd_api::v1::{
-    CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult, LeaseInfo,
+    CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult, LeaseInfo, MountInfo,
     UncommittedBranch, WorkspaceCreated, WorkspaceInfo, WorkspaceList, WorkspaceSizes,
     WorkspaceStatus,
 };
 use workspace_store::diff::{DiffOptions, diff_roots};
 use workspace_store::object::CommitKind;
-use workspace_store::workspace::WorkspaceInfo as StoredWorkspace;
+use workspace_store::policy::Access;
 
 use super::{config, history, references, transfer};
+use crate::access::{self, Caller, Scope};
 use crate::convert;
-use crate::daemon::{Daemon, commit_request};
+use crate::daemon::commit_request;
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 use crate::server::progress::ProgressLines;
 
-fn info(daemon: &Daemon, workspace: &StoredWorkspace) -> Result<WorkspaceInfo> {
-    let mounts = daemon.mounts.list();
-    let is_ours = |mount: &&computerd_api::v1::MountInfo| mount.workspace == workspace.name;
+fn info(scope: &Scope) -> Result<WorkspaceInfo> {
+    let (daemon, workspace) = (&scope.daemon, &scope.workspace);
+    let head = scope.shown(workspace.head)?;
     Ok(WorkspaceInfo {
         name: workspace.name.clone(),
         default_branch: workspace.default_branch.clone(),
-        head: workspace.head.to_hex(),
-        head_time: convert::time(daemon.store.commit(workspace.head)?.time),
+        head: head.to_hex(),
+        head_time: convert::time(daemon.store.commit(head)?.time),
         created: convert::time(workspace.created),
-        mount_count: mounts.iter().filter(is_ours).count() as u32,
+        mount_count: mounts(scope).len() as u32,
     })
 }
 
-/// All workspaces, by name.
+/// Mounts of the workspace: all of them, or a restricted principal's own.
+fn mounts(scope: &Scope) -> Vec<MountInfo> {
+    let mut mounts = scope.daemon.mounts.list();
+    mounts.retain(|mount| {
+        mount.workspace == scope.workspace.name
+            && (!scope.is_restricted() || mount.principal == scope.principal)
+    });
+    mounts
+}
+
+/// All workspaces of which something may be seen, by name.
 pub fn list(call: &Call) -> Result<WorkspaceList> {
     let daemon = &call.daemon;
-    let mut workspaces = daemon
-        .store
-        .workspaces()?
-        .iter()
-        .map(|workspace| info(daemon, workspace))
-        .collect::<Result<Vec<_>>>()?;
+    let principal = call.acts_as(None)?;
+    let mut workspaces = Vec::new();
+    for workspace in daemon.store.workspaces()? {
+        let policy = access::policy(daemon, &call.caller, &principal, &workspace)?;
+        if policy.root().is_visible_directory() {
+            workspaces.push(info(&call.scope_of(&workspace.name, None)?)?);
+        }
+    }
     workspaces.sort_by(|left, right| left.name.cmp(&right.name));
     Ok(WorkspaceList { workspaces })
 }
@@ -49,7 +62,7 @@ pub fn create(
     progress: &ProgressLines,
 ) -> Result<WorkspaceCreated> {
     let daemon = &call.daemon;
-    let author = call.principal(body.author.as_ref());
+    let author = call.acts_as(body.author.as_ref())?;
     // What is to be imported is read first, so that a bad source leaves no workspace behind.
     let import = match &body.from {
         Some(place) => Some(transfer::read(daemon, place, progress)?),
@@ -99,7 +112,9 @@ pub fn create(
 pub fn status(call: &Call) -> Result<WorkspaceStatus> {
     let daemon = &call.daemon;
     daemon.mounts.reap(daemon);
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let workspace = &scope.workspace;
+    let view = scope.view();
     let mut uncommitted = Vec::new();
     let mut overlay_bytes = 0;
     let live = daemon.mounts.live();
@@ -111,7 +126,8 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
         let head = daemon.store.commit(status.head)?;
         if live_root != head.root {
             let options = DiffOptions::default();
-            let entries = diff_roots(&daemon.store, &head.root, &live_root, &options)?;
+            let (old, new) = (view.root(&head.root), view.root(&live_root));
+            let entries = diff_roots(&view, &old, &new, &options)?;
             if !entries.is_empty() {
                 uncommitted.push(UncommittedBranch {
                     branch,
@@ -123,10 +139,10 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
     let head = daemon
         .store
         .branch(workspace.id, &workspace.default_branch)?;
-    let names = history::references(daemon, workspace.id)?
+    let head = scope.shown(head)?;
+    let names = history::references(&scope)?
         .remove(&head)
         .unwrap_or_default();
-    let counts = convert::change_counts(&daemon.store.changes(head)?);
     let statistics = daemon.store.statistics(workspace.id)?;
     let leases = config::leases(daemon, workspace.id)?
         .into_iter()
@@ -138,36 +154,37 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
         })
         .collect();
     Ok(WorkspaceStatus {
-        head_commit: convert::commit(head, &*daemon.store.commit(head)?, names, Some(counts)),
-        branches: references::branch_list(daemon, &workspace)?,
-        mounts: daemon
-            .mounts
-            .list()
-            .into_iter()
-            .filter(|mount| mount.workspace == workspace.name)
-            .collect(),
+        head_commit: scope.commit_info(head, &*daemon.store.commit(head)?, names)?,
+        branches: references::branch_list(&scope)?,
+        mounts: mounts(&scope),
         uncommitted,
         leases,
-        sizes: WorkspaceSizes {
-            entry_count: None,
-            content_bytes: None,
-            overlay_bytes,
-            store_bytes: statistics.database_bytes,
-            commit_count: statistics.commits,
+        // Sizes and numbers are made of hidden things, too.
+        sizes: if scope.is_restricted() {
+            WorkspaceSizes::default()
+        } else {
+            WorkspaceSizes {
+                entry_count: None,
+                content_bytes: None,
+                overlay_bytes,
+                store_bytes: statistics.database_bytes,
+                commit_count: statistics.commits,
+            }
         },
-        workspace: info(daemon, &workspace)?,
+        workspace: info(&scope)?,
     })
 }
 
 /// Makes a workspace that begins at a state of this one.
 pub fn fork(call: &Call, body: ForkRequest) -> Result<ForkResult> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.principal(body.principal.as_ref());
-    let at = references::target(daemon, &workspace, body.revision.as_ref(), &principal)?;
+    let scope = call.scope(body.principal.as_ref())?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
+    scope.require_everywhere(Access::Read, "fork")?;
+    let at = references::target(daemon, workspace, body.revision.as_ref(), principal)?;
     let new = daemon
         .store
-        .fork_workspace(workspace.id, at, &body.name, &principal, |key| {
+        .fork_workspace(workspace.id, at, &body.name, principal, |key| {
             // Who may write the original says nothing about the fork.
             !key.starts_with(config::LEASE_PREFIX)
         })?;
@@ -188,15 +205,17 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
                 .with_hint("name the principal with --to"),
         );
     }
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let branch = daemon.branch_name(&workspace, body.branch.as_ref())?;
-    let giver = call.principal(body.principal.as_ref());
+    let scope = call.scope(body.principal.as_ref())?;
+    let (workspace, giver) = (&scope.workspace, &scope.principal);
+    scope.require_everywhere(Access::Write, "hand over")?;
+    let taker = Caller::Administrator(giver.clone()).acts_as(daemon, Some(&body.to))?;
+    let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     // Changes that have begun end before the last commit; none begins until the lease has changed.
     let _giving = daemon.leases.write();
-    config::check_lease(daemon, &workspace, &branch, &giver)?;
+    config::check_lease(daemon, workspace, &branch, giver)?;
     let filesystem = daemon.mounts.filesystem(workspace.id, &branch);
     // Committed before it is fenced: what the kernel still holds back could not be written after.
-    let request = commit_request(&giver, CommitKind::Handoff, &body.message);
+    let request = commit_request(giver, CommitKind::Handoff, &body.message);
     let mut head = daemon.clean_head(workspace.id, &branch, request.clone())?;
     if let Some(filesystem) = &filesystem {
         filesystem.set_read_only(true);
@@ -205,7 +224,7 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
         head.is_new |= last.is_new;
         head.commit = last.commit;
     }
-    let taken = config::take_lease(daemon, workspace.id, &branch, &body.to, &giver);
+    let taken = config::take_lease(daemon, workspace.id, &branch, &taker, giver);
     let (operation, lease) = match taken {
         Ok(taken) => taken,
         Err(error) => {
@@ -216,7 +235,7 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
         }
     };
     daemon.audit(
-        &giver,
+        giver,
         "api",
         "handoff",
         Some(workspace.id),

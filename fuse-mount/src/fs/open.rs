@@ -113,6 +113,7 @@ impl Filesystem {
         let is_read_only = options.is_read_only;
         let processes = Arc::clone(&options.processes);
         let filesystem = Arc::new(Self {
+            opened: Instant::now(),
             threads: Threads::new(processes, &options.author, last_number),
             policy: Mutex::new(options.policy),
             options,

@@ -18,7 +18,9 @@ use workspace_store::source::WorkspaceSource;
 
 use super::actors::Actors;
 use super::content;
-use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
+use super::inode::{
+    Content, Directory, Inode, Kind, Names, Places, ROOT, SMALL_FILE_BYTES, linked_number,
+};
 use super::request::{Errno, Notification};
 use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
@@ -156,6 +158,18 @@ pub(crate) struct State {
     pub(crate) last_change: Option<std::time::Instant>,
     /// What changes while a moment for a cut is looked for.
     pub(crate) touched: Option<Touched>,
+    /// What the kernels of other sessions must forget because of the request at hand; `None` while
+    /// there are none.
+    pub(crate) told: Option<Vec<Notification>>,
+    /// Counts moves of directories: places below them have changed.
+    pub(crate) moves: u64,
+    /// Some session's principal may not do everything.
+    pub(crate) has_views: bool,
+    /// Where inodes were that have lost their last name and are in use; kept while there are
+    /// such sessions.
+    pub(crate) last_paths: NumberMap<Box<[u8]>>,
+    /// Kernel connections.
+    pub(crate) session_count: usize,
 }
 
 impl State {
@@ -215,6 +229,11 @@ impl State {
             first_change: None,
             last_change: None,
             touched: None,
+            told: None,
+            moves: 0,
+            has_views: false,
+            last_paths: NumberMap::default(),
+            session_count: 0,
         }
     }
 
@@ -228,6 +247,12 @@ impl State {
     /// An inode that must be in the table.
     pub(crate) fn inode(&self, number: u64) -> Result<&Inode, Errno> {
         self.inodes.get(&number).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// Length of a regular file.
+    pub(crate) fn size_of(&self, number: u64) -> Option<u64> {
+        let content = self.inodes.get(&number)?.content()?;
+        Some(content.size())
     }
 
     pub(crate) fn inode_mut(&mut self, number: u64) -> Result<&mut Inode, Errno> {
@@ -256,6 +281,7 @@ impl State {
             .journal
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
+        self.note_told(record);
         self.apply(unique, record, Some(location));
         if let Some(touched) = &mut self.touched {
             touched.note(record);
@@ -468,6 +494,9 @@ impl State {
             .names_mut(parent)?
             .insert(name, number)
             .ok_or(Errno(libc::ENOSPC))?;
+        if self.has_views {
+            self.last_paths.remove(&number);
+        }
         let inode = self.inode_mut(number)?;
         inode.places.add((parent, position));
         if inode.is_directory()
@@ -485,8 +514,15 @@ impl State {
             .names_mut(parent)?
             .remove(name)
             .ok_or(Errno(libc::ENOENT))?;
+        let path = self.has_views.then(|| self.path_in(parent, name));
         let inode = self.inode_mut(number)?;
         inode.places.remove((parent, position));
+        if let Some(path) = path
+            && inode.places.as_slice().is_empty()
+        {
+            self.last_paths.insert(number, path.into());
+        }
+        let inode = self.inode(number)?;
         if inode.is_directory()
             && let Some(directory) = self.inode_mut(parent)?.directory_mut()
         {
@@ -514,6 +550,7 @@ impl State {
         if is_used {
             self.orphans.insert(number);
         } else {
+            self.last_paths.remove(&number);
             self.inodes.remove(&number);
         }
         Ok(())
@@ -631,6 +668,10 @@ impl State {
             None => None,
         };
         self.add_name(new_parent, new_name, moved)?;
+        let is_directory = |number| self.inode(number).is_ok_and(Inode::is_directory);
+        if is_directory(moved) || replaced.is_some_and(is_directory) {
+            self.moves += 1;
+        }
         self.inode_mut(moved)?.ctime = time;
         self.mark_inode(moved);
         if let Some(replaced) = replaced {
@@ -781,22 +822,53 @@ impl State {
         })
     }
 
-    /// Whether the change can be written into the content without putting it into pieces first;
-    /// else the bytes that a [`Record::Spill`] must carry.
-    pub(crate) fn spill_before(
-        &self,
-        number: u64,
-        end: u64,
-        starts_at: u64,
-    ) -> Option<Arc<Vec<u8>>> {
-        match self.inode(number).ok()?.content()? {
-            Content::Small(bytes)
-                if !bytes.is_empty()
-                    && !content::fits_small(bytes.len() as u64, starts_at, end) =>
+    /// The bytes of content that is one buffer, here or in a replay: a small file in pieces without
+    /// a hole is one when the replay begins at a commit that stored it.
+    pub(crate) fn buffered(&self, number: u64) -> Result<Option<Arc<Vec<u8>>>, Errno> {
+        match self.inode(number)?.content() {
+            Some(Content::Small(bytes)) => Ok(Some(Arc::clone(bytes))),
+            Some(Content::Extents(map))
+                if map.size() <= SMALL_FILE_BYTES && map.holes().is_empty() =>
             {
-                Some(Arc::clone(bytes))
+                let mut bytes = vec![0; map.size() as usize];
+                let frozen = content::Frozen {
+                    content: Content::Extents(Arc::clone(map)),
+                    source: Arc::clone(&self.source),
+                };
+                let count = frozen.read(0, &mut bytes).map_err(|error| {
+                    tracing::error!(%error, number, "content can't be read");
+                    Errno(libc::EIO)
+                })?;
+                if count != bytes.len() {
+                    return Err(Errno(libc::EIO));
+                }
+                Ok(Some(Arc::new(bytes)))
             }
-            _ => None,
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts a buffer into pieces, here and in a replay, if a change of bytes from `start` to `end`
+    /// needs that.
+    pub(crate) fn spill_if_needed(
+        &mut self,
+        number: u64,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Errno> {
+        let size = self.inode(number)?.content().map_or(0, Content::size);
+        if size == 0 || content::fits_small(size, start, end) {
+            return Ok(());
+        }
+        match self.buffered(number)? {
+            Some(data) => self.record(
+                0,
+                &Record::Spill {
+                    number,
+                    data: &data,
+                },
+            ),
+            None => Ok(()),
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
 ];
 
 /// What version 2 adds to version 1: each part of the program has its own tables.
-pub(super) const VERSION_2_TABLES: &[&str] = &[ATTRIBUTION_TABLES];
+pub(super) const VERSION_2_TABLES: &[&str] = &[ATTRIBUTION_TABLES, GRANT_TABLES];
 
 /// Who took part in which commit (`run` is empty and `step` -1 for none), who made what a mount
 /// has in its base but not in a commit yet, and the executions that `kura run` made known.
@@ -42,6 +42,33 @@ CREATE TABLE run_step (
     PRIMARY KEY (workspace, run, step)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_step_by_time ON run_step (workspace, started_ns);
+";
+
+/// Who there is, how they prove it, and what they may do. A rule's subject is the name of a
+/// principal, or of a group with `@` before it.
+const GRANT_TABLES: &str = "
+CREATE TABLE principal (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,
+    created_ns INTEGER NOT NULL, disabled_ns INTEGER
+) STRICT;
+CREATE TABLE principal_token (
+    id TEXT PRIMARY KEY, principal INTEGER NOT NULL REFERENCES principal(id),
+    hash BLOB NOT NULL UNIQUE, created_ns INTEGER NOT NULL, expires_ns INTEGER,
+    revoked_ns INTEGER, last_used_ns INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE principal_group (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE group_member (
+    member_of INTEGER NOT NULL REFERENCES principal_group(id),
+    principal INTEGER NOT NULL REFERENCES principal(id),
+    PRIMARY KEY (member_of, principal)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE grant_rule (
+    workspace INTEGER NOT NULL REFERENCES workspace(id), subject TEXT NOT NULL,
+    pattern TEXT NOT NULL, access TEXT NOT NULL, until_ns INTEGER,
+    PRIMARY KEY (workspace, subject, pattern)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Makes the tables of version 1.

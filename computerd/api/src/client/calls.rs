@@ -240,6 +240,68 @@ impl Client {
         self.post(&config_route(Some(workspace)), change).await
     }
 
+    /// All principals.
+    pub async fn principals(&self) -> Result<v1::PrincipalList> {
+        self.get(route::PRINCIPALS).await
+    }
+
+    /// Makes a principal known.
+    pub async fn add_principal(
+        &self,
+        request: &v1::CreatePrincipal,
+    ) -> Result<v1::PrincipalDetails> {
+        self.post(route::PRINCIPALS, request).await
+    }
+
+    /// Disables a principal, or lets it in again.
+    pub async fn set_principal_state(
+        &self,
+        request: &v1::PrincipalState,
+    ) -> Result<v1::PrincipalDetails> {
+        self.post(route::PRINCIPAL_STATE, request).await
+    }
+
+    /// Makes a token.
+    pub async fn create_token(&self, request: &v1::CreateToken) -> Result<v1::TokenCreated> {
+        self.post(route::TOKENS, request).await
+    }
+
+    /// Tokens.
+    pub async fn tokens(&self, query: &v1::TokenQuery) -> Result<v1::TokenList> {
+        self.post(route::TOKENS_LIST, query).await
+    }
+
+    /// Revokes a token.
+    pub async fn revoke_token(&self, id: &str) -> Result<v1::TokenRevoked> {
+        self.delete(&route::named(route::TOKEN, id)).await
+    }
+
+    /// All groups.
+    pub async fn groups(&self) -> Result<v1::GroupList> {
+        self.get(route::GROUPS).await
+    }
+
+    /// Changes who is in a group.
+    pub async fn change_group(&self, change: &v1::GroupChange) -> Result<v1::GroupList> {
+        self.post(route::GROUPS, change).await
+    }
+
+    /// Grants of a workspace.
+    pub async fn grants(&self, workspace: &str, query: &v1::GrantQuery) -> Result<v1::GrantList> {
+        self.post(&route::workspace(route::GRANTS, workspace), query)
+            .await
+    }
+
+    /// Gives, changes or revokes a grant.
+    pub async fn change_grant(
+        &self,
+        workspace: &str,
+        change: &v1::GrantChange,
+    ) -> Result<v1::GrantChanged> {
+        self.post(&route::workspace(route::GRANT, workspace), change)
+            .await
+    }
+
     /// All mounts.
     pub async fn mounts(&self) -> Result<v1::MountList> {
         self.get(route::MOUNTS).await

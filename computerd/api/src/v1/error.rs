@@ -46,6 +46,8 @@ error_kinds! {
     Conflict, "conflict", 409, 3;
     /// The principal may not do this.
     PermissionDenied, "permission_denied", 403, 5;
+    /// Nobody is who the request says: no token, or none that is good.
+    Unauthenticated, "unauthenticated", 401, 5;
     /// The request itself is wrong.
     InvalidInput, "invalid_input", 400, 1;
     /// Not offered for this kind of object, or not on this system.

@@ -40,6 +40,16 @@
 //! | [`WORKSPACE_CONFIG`] | POST …/config | `ConfigChange` | `ConfigChanged` |
 //! | [`CONFIG`] | GET /v1/config | – | `ConfigList` |
 //! | [`CONFIG`] | POST /v1/config | `ConfigChange` | `ConfigChanged` |
+//! | [`PRINCIPALS`] | GET /v1/principals | – | `PrincipalList` |
+//! | [`PRINCIPALS`] | POST /v1/principals | `CreatePrincipal` | `PrincipalDetails` |
+//! | [`PRINCIPAL_STATE`] | POST /v1/principals/state | `PrincipalState` | `PrincipalDetails` |
+//! | [`TOKENS`] | POST /v1/tokens | `CreateToken` | `TokenCreated` |
+//! | [`TOKENS_LIST`] | POST /v1/tokens/list | `TokenQuery` | `TokenList` |
+//! | [`TOKEN`] | DELETE /v1/tokens/{name} | – | `TokenRevoked` |
+//! | [`GROUPS`] | GET /v1/groups | – | `GroupList` |
+//! | [`GROUPS`] | POST /v1/groups | `GroupChange` | `GroupList` |
+//! | [`GRANTS`] | POST …/grants/list | `GrantQuery` | `GrantList` |
+//! | [`GRANT`] | POST …/grants | `GrantChange` | `GrantChanged` |
 //! | [`MOUNTS`] | GET /v1/mounts | – | `MountList` |
 //! | [`MOUNTS`] | POST /v1/mounts | `MountRequest` | `MountResult` |
 //! | [`UNMOUNT`] | POST /v1/mounts/remove | `UnmountRequest` | `UnmountResult` |
@@ -110,6 +120,22 @@ pub const TAG: &str = "/v1/workspaces/{workspace}/tags/{name}";
 pub const WORKSPACE_CONFIG: &str = "/v1/workspaces/{workspace}/config";
 /// Settings of the store.
 pub const CONFIG: &str = "/v1/config";
+/// List and create principals.
+pub const PRINCIPALS: &str = "/v1/principals";
+/// Disable or enable a principal.
+pub const PRINCIPAL_STATE: &str = "/v1/principals/state";
+/// Make a token.
+pub const TOKENS: &str = "/v1/tokens";
+/// List tokens.
+pub const TOKENS_LIST: &str = "/v1/tokens/list";
+/// Revoke a token.
+pub const TOKEN: &str = "/v1/tokens/{name}";
+/// List and change groups.
+pub const GROUPS: &str = "/v1/groups";
+/// List and explain grants.
+pub const GRANTS: &str = "/v1/workspaces/{workspace}/grants/list";
+/// Give, change or revoke a grant.
+pub const GRANT: &str = "/v1/workspaces/{workspace}/grants";
 /// List and create mounts.
 pub const MOUNTS: &str = "/v1/mounts";
 /// End a mount.
@@ -133,6 +159,11 @@ pub fn workspace_name(route: &str, workspace: &str, name: &str) -> String {
     route
         .replace("{name}", &encode_segment(name))
         .replace("{workspace}", &encode_segment(workspace))
+}
+
+/// `route` with its `{name}` filled in.
+pub fn named(route: &str, name: &str) -> String {
+    route.replace("{name}", &encode_segment(name))
 }
 
 /// Percent-encodes everything but unreserved characters (RFC 3986 §2.3).

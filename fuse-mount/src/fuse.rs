@@ -23,6 +23,7 @@ pub mod init;
 pub mod mount;
 mod notify;
 pub mod options;
+mod placement;
 pub mod protocol;
 mod session;
 pub mod uid_map;

@@ -26,6 +26,7 @@ mod late;
 pub mod mount;
 mod notify;
 pub mod options;
+mod placement;
 pub mod protocol;
 mod session;
 pub mod uid_map;

@@ -159,7 +159,6 @@ impl State {
         self.prepare_change(from)?;
         self.prepare_change(to)?;
         let length = self.copied_bytes(from, from_offset, length)?;
-        let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
         let end = to_offset
             .checked_add(length)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -170,7 +169,7 @@ impl State {
         if from == to && from_offset < end && to_offset < from_offset + length {
             return Err(Errno(libc::EINVAL));
         }
-        if let Content::Small(bytes) = content {
+        if let Some(bytes) = self.buffered(from)? {
             let start = from_offset as usize;
             let data = bytes[start..start + length as usize].to_vec();
             return self.write(

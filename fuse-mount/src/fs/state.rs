@@ -16,7 +16,9 @@ use workspace_store::object::{LinkId, Name, Root, Timestamp};
 use workspace_store::source::WorkspaceSource;
 
 use super::content;
-use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
+use super::inode::{
+    Content, Directory, Inode, Kind, Names, Places, ROOT, SMALL_FILE_BYTES, linked_number,
+};
 use super::request::{Errno, Notification};
 use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
@@ -754,22 +756,53 @@ impl State {
         })
     }
 
-    /// Whether the change can be written into the content without putting it into pieces first;
-    /// else the bytes that a [`Record::Spill`] must carry.
-    pub(crate) fn spill_before(
-        &self,
-        number: u64,
-        end: u64,
-        starts_at: u64,
-    ) -> Option<Arc<Vec<u8>>> {
-        match self.inode(number).ok()?.content()? {
-            Content::Small(bytes)
-                if !bytes.is_empty()
-                    && !content::fits_small(bytes.len() as u64, starts_at, end) =>
+    /// The bytes of content that is one buffer, here or in a replay: a small file in pieces without
+    /// a hole is one when the replay begins at a commit that stored it.
+    pub(crate) fn buffered(&self, number: u64) -> Result<Option<Arc<Vec<u8>>>, Errno> {
+        match self.inode(number)?.content() {
+            Some(Content::Small(bytes)) => Ok(Some(Arc::clone(bytes))),
+            Some(Content::Extents(map))
+                if map.size() <= SMALL_FILE_BYTES && map.holes().is_empty() =>
             {
-                Some(Arc::clone(bytes))
+                let mut bytes = vec![0; map.size() as usize];
+                let frozen = content::Frozen {
+                    content: Content::Extents(Arc::clone(map)),
+                    source: Arc::clone(&self.source),
+                };
+                let count = frozen.read(0, &mut bytes).map_err(|error| {
+                    tracing::error!(%error, number, "content can't be read");
+                    Errno(libc::EIO)
+                })?;
+                if count != bytes.len() {
+                    return Err(Errno(libc::EIO));
+                }
+                Ok(Some(Arc::new(bytes)))
             }
-            _ => None,
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts a buffer into pieces, here and in a replay, if a change of bytes from `start` to `end`
+    /// needs that.
+    pub(crate) fn spill_if_needed(
+        &mut self,
+        number: u64,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Errno> {
+        let size = self.inode(number)?.content().map_or(0, Content::size);
+        if size == 0 || content::fits_small(size, start, end) {
+            return Ok(());
+        }
+        match self.buffered(number)? {
+            Some(data) => self.record(
+                0,
+                &Record::Spill {
+                    number,
+                    data: &data,
+                },
+            ),
+            None => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use nix::errno::Errno as SystemErrno;
 use nix::sys::uio::writev;
@@ -23,6 +24,7 @@ use super::init::Negotiated;
 use super::late::{Gate, LateAnswer};
 use super::notify::Notifier;
 use super::options::SessionOptions;
+use super::placement::Placement;
 use super::protocol::{HEADER_ROOM_BYTES, InitFlags, Opcode, UNIQUE_RESEND};
 use super::uid_map::{Direction, translate_acl};
 use super::workers::{Job, Outstanding, Workers};
@@ -94,7 +96,9 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
     // Seeks wait for writes, and barriers, which wait for all jobs of the workers.
     let mut seekers = Workers::start(1, buffer_bytes, Arc::default(), make_work)
         .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    let mut placement = Placement::of_this_thread(server.device.clone());
     loop {
+        let start = Instant::now();
         let length = match nix::unistd::read(&*server.device, &mut buffer) {
             Ok(length) => length,
             // ENOENT: the request went away while it was being read.
@@ -106,6 +110,10 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
             Err(SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => return Ok(()),
             Err(errno) => return Err(errno),
         };
+        if let Ok((header, _)) = decode::decode_header(&buffer[..length]) {
+            let is_waiting = header.opcode.is_some_and(Opcode::is_waited_for);
+            placement.begin(header.pid, is_waiting, start.elapsed());
+        }
         match server.process(&buffer[..length], Mode::Inline, &mut reply) {
             Outcome::Answer => server.write(&mut reply, &buffer[..length]),
             Outcome::Late(answer) => answer.give(reply.to_vec()),
@@ -118,6 +126,7 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
                 pool.hand_over(&mut buffer, length);
             }
         }
+        placement.end();
     }
 }
 

@@ -1,9 +1,12 @@
 //! A filesystem over a real store without a kernel: opening it, and asking it as the transport does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fuse_mount::fs::request::{Caller, Entry, Errno, Failure, Mode, Request, Response};
+use fuse_mount::fs::request::{
+    Caller, Entry, Errno, Failure, Mode, Request, Response, SetAttributes,
+};
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
 use workspace_store::source::{CommitRequest, WorkspaceSource};
@@ -82,7 +85,7 @@ impl Overlay {
         .unwrap();
         Mounted {
             filesystem,
-            next_unique: std::cell::Cell::new(2),
+            next_unique: AtomicU64::new(2),
         }
     }
 }
@@ -91,13 +94,12 @@ impl Overlay {
 /// written at that moment.
 pub struct Mounted {
     pub filesystem: Arc<Filesystem>,
-    pub next_unique: std::cell::Cell<u64>,
+    pub next_unique: AtomicU64,
 }
 
 impl Mounted {
     pub fn caller(&self) -> Caller {
-        let unique = self.next_unique.get();
-        self.next_unique.set(unique + 2);
+        let unique = self.next_unique.fetch_add(2, Ordering::Relaxed);
         Caller {
             uid: 0,
             gid: 0,
@@ -165,6 +167,15 @@ impl Mounted {
             };
             assert_eq!(self.ask(&request), Ok(Response::Count(part.len() as u64)));
         }
+    }
+
+    pub fn set_size(&self, inode: u64, size: u64) {
+        let changes = SetAttributes {
+            size: Some(size),
+            ..Default::default()
+        };
+        self.ask(&Request::SetAttributes { inode, changes })
+            .unwrap();
     }
 
     pub fn read(&self, inode: u64) -> Vec<u8> {

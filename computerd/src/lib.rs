@@ -13,6 +13,7 @@ mod logging;
 mod mounts;
 mod server;
 pub mod store_directory;
+mod ui;
 mod verbs;
 mod volume_plugin;
 mod worker;

@@ -15,6 +15,7 @@ pub mod path_text;
 pub mod plan;
 pub mod reference;
 pub mod route;
+pub mod ui;
 pub mod volume;
 pub mod workspace;
 
@@ -32,5 +33,6 @@ pub use operation::*;
 pub use path_text::PathText;
 pub use plan::*;
 pub use reference::*;
+pub use ui::*;
 pub use volume::*;
 pub use workspace::*;

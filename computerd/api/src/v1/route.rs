@@ -51,6 +51,7 @@
 //! | [`UNMOUNT`] | POST /v1/mounts/remove | `UnmountRequest` | `UnmountResult` |
 //! | [`AUDIT`] | POST /v1/audit | `AuditQuery` | `AuditList` |
 //! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | – | `AuditVerification` |
+//! | [`UI`] | POST /v1/ui | `UiRequest` | `UiOpened`, for as long as the connection lasts |
 //! | [`VOLUME_PLUGIN`] | GET /v1/volume-plugin | – | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | POST /v1/volume-plugin | `VolumePluginRequest` | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | DELETE /v1/volume-plugin | – | `VolumePluginStatus` |
@@ -131,6 +132,8 @@ pub const UNMOUNT: &str = "/v1/mounts/remove";
 pub const AUDIT: &str = "/v1/audit";
 /// Check the audit chain.
 pub const AUDIT_VERIFY: &str = "/v1/audit/verify";
+/// The page to look at.
+pub const UI: &str = "/v1/ui";
 /// State, start and end of the volume driver.
 pub const VOLUME_PLUGIN: &str = "/v1/volume-plugin";
 

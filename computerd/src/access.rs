@@ -256,10 +256,10 @@ impl Scope {
                 (base, counts)
             });
         let Some((base, Some(counts))) = steps else {
-            return self.shown(store.resolve(self.workspace.id, revision)?);
+            return self.shown(self.find(revision)?);
         };
         let base = if base.is_empty() { "HEAD" } else { base };
-        let mut commit = self.shown(store.resolve(self.workspace.id, base)?)?;
+        let mut commit = self.shown(self.find(base)?)?;
         for _ in 0..counts.iter().copied().fold(0, u64::saturating_add) {
             let parents = &store.commit(commit)?.parents;
             let parent = parents.first().ok_or_else(|| {
@@ -272,6 +272,20 @@ impl Scope {
             commit = self.shown(*parent)?;
         }
         Ok(commit)
+    }
+
+    /// Any commit that a revision names.
+    fn find(&self, revision: &str) -> Result<CommitId> {
+        let found = self.daemon.store.resolve(self.workspace.id, revision);
+        found.map_err(|error| match error.kind() {
+            // It lists what the digits could mean.
+            ErrorKind::Conflict => Error::new(
+                ErrorKind::Conflict,
+                format!("'{revision}' is the beginning of several commits"),
+            )
+            .with_hint("give more digits"),
+            _ => error,
+        })
     }
 
     /// The state that a revision names, as the store has it; without one the live state of the

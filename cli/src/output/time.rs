@@ -32,9 +32,10 @@ pub fn parse_end(text: &str, now: Timestamp) -> Result<String> {
     let span = text.parse::<jiff::Span>().ok();
     let end = span
         .filter(|span| span.is_positive())
-        .and_then(|span| now.to_zoned(TimeZone::UTC).checked_add(span).ok());
+        .and_then(|span| TimeZone::UTC.to_datetime(now).checked_add(span).ok())
+        .and_then(|end| TimeZone::UTC.to_timestamp(end).ok());
     match end {
-        Some(end) => Ok(end.timestamp().to_string()),
+        Some(end) => Ok(end.to_string()),
         None => Err(CommandError::usage(
             format!("'{text}' is neither a time nor how long from now"),
             "write '2 hours', '30m' or 2026-12-31T18:00:00Z",
@@ -73,6 +74,22 @@ fn ago(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_is_a_time_or_how_long_from_now() {
+        let now: Timestamp = "2026-11-30T12:00:00Z".parse().unwrap();
+        for (text, end) in [
+            ("2 hours", "2026-11-30T14:00:00Z"),
+            ("90m", "2026-11-30T13:30:00Z"),
+            ("1 day", "2026-12-01T12:00:00Z"),
+            ("2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(parse_end(text, now).unwrap(), end);
+        }
+        for text in ["", "soon", "-1 hour", "2026-13-01"] {
+            assert!(parse_end(text, now).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn distances_are_in_the_largest_unit() {

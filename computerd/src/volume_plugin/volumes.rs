@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::USERS_NOTE;
+use crate::access::Caller;
 use crate::daemon::{Daemon, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::mounts::MountParameters;
@@ -101,9 +102,10 @@ impl Definition {
         Ok(definition)
     }
 
-    fn principal(&self) -> String {
-        let own = || user_name(nix::unistd::geteuid().as_raw());
-        self.principal.clone().unwrap_or_else(own)
+    /// The principal whose view the volume shows.
+    fn principal(&self, daemon: &Daemon) -> Result<String> {
+        let owner = Caller::Administrator(user_name(nix::unistd::geteuid().as_raw()));
+        owner.acts_as(daemon, self.principal.as_ref())
     }
 }
 
@@ -204,11 +206,12 @@ impl Volumes {
             )
             .with_hint(format!("remove it first: docker volume rm {name}")));
         }
+        let principal = definition.principal(daemon)?;
         let workspace = match daemon.store.workspace(&definition.workspace) {
             Err(error) if error.kind() == ErrorKind::NotFound && definition.revision.is_none() => {
                 daemon
                     .store
-                    .create_workspace(&definition.workspace, &definition.principal())?
+                    .create_workspace(&definition.workspace, &principal)?
             }
             other => other?,
         };
@@ -248,7 +251,7 @@ impl Volumes {
         if daemon.mounts.of_volume(name).is_none() {
             let workspace = daemon.store.workspace(&definition.workspace)?;
             let view = self.view(daemon, &workspace, &definition)?;
-            let principal = definition.principal();
+            let principal = definition.principal(daemon)?;
             let is_fenced = mounts::is_fenced(daemon, &workspace, &view, &principal)?;
             create_mountpoint(&mountpoint)?;
             let profile = config::profile(daemon, workspace.id, None)?;
@@ -297,11 +300,14 @@ impl Volumes {
                     daemon,
                     workspace,
                     definition.revision.as_ref(),
-                    &definition.principal(),
+                    &definition.principal(daemon)?,
                 )?;
-                daemon
-                    .store
-                    .create_branch(workspace.id, branch, at, &definition.principal())?;
+                daemon.store.create_branch(
+                    workspace.id,
+                    branch,
+                    at,
+                    &definition.principal(daemon)?,
+                )?;
             }
             return Ok(crate::mounts::View::Branch(branch.clone()));
         }

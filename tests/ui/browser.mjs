@@ -24,7 +24,9 @@ export async function withPage(options, check) {
     page.setDefaultTimeout(10_000);
     const troubles = [];
     const origin = new URL(url).origin;
-    page.on('console', (message) => message.type() === 'error' && troubles.push(message.text()));
+    // A path that nothing has changed is answered with 404, which the browser writes down.
+    const isTrouble = (message) => message.type() === 'error' && !message.text().includes('status of 404');
+    page.on('console', (message) => isTrouble(message) && troubles.push(message.text()));
     page.on('pageerror', (error) => troubles.push(String(error)));
     page.on('dialog', (dialog) => { troubles.push(`dialog: ${dialog.message()}`); dialog.dismiss(); });
     page.on('request', (request) => request.url().startsWith(origin) || troubles.push(`asks ${request.url()}`));

@@ -36,25 +36,19 @@ pub const SESSION: &str = "/session";
 const KEY_HEADER: &str = "x-kura-page";
 
 /// What a browser may do with an answer.
-const PROTECTION: &[(HeaderName, &str)] = &[
+const PROTECTION: &[(&str, &str)] = &[
     (
-        header::CONTENT_SECURITY_POLICY,
+        "content-security-policy",
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
          require-trusted-types-for 'script'; trusted-types 'none'",
     ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (header::CACHE_CONTROL, "no-store"),
-    (
-        HeaderName::from_static("cross-origin-opener-policy"),
-        "same-origin",
-    ),
-    (
-        HeaderName::from_static("cross-origin-resource-policy"),
-        "same-origin",
-    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
 ];
 
 /// 256 random bits in hexadecimal digits.
@@ -252,43 +246,47 @@ pub async fn check_origin(
     request: Request,
     next: Next,
 ) -> Response {
-    let one = |name: HeaderName| {
-        let mut values = request.headers().get_all(name).iter();
-        match (values.next(), values.next()) {
-            (Some(value), None) => Some(value.to_str().unwrap_or_default()),
-            (None, _) => None,
-            _ => Some(""),
-        }
-    };
-    let refuse = |what: &str| {
-        guard.refuse(
+    match fault_of_origin(&request, guard.port) {
+        Some(fault) => guard.refuse(
             ErrorKind::PermissionDenied,
-            what,
+            fault,
             "open the address that `kura ui` printed, as it is",
-        )
-    };
-    let host = one(header::HOST).unwrap_or_default();
+        ),
+        None => next.run(request).await,
+    }
+}
+
+/// The value of a header that may be there once; empty if it is there more often.
+fn one_header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => Some(value.to_str().unwrap_or_default()),
+        (None, _) => None,
+        _ => Some(""),
+    }
+}
+
+fn fault_of_origin(request: &Request, port: u16) -> Option<&'static str> {
+    const OTHER_PAGE: &str = "the request comes from another page";
+    let header = |name| one_header(request.headers(), name);
+    let host = header("host").unwrap_or_default();
     let is_ours = ["127.0.0.1", "localhost"]
         .iter()
-        .any(|name| host == format!("{name}:{}", guard.port));
+        .any(|name| host == format!("{name}:{port}"));
     if !is_ours || request.uri().authority().is_some() {
-        return refuse("the request is for another host");
+        return Some("the request is for another host");
     }
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
-    match one(header::ORIGIN) {
-        Some(origin) if origin != format!("http://{host}") => {
-            return refuse("the request comes from another page");
-        }
-        None if !is_read => return refuse("the request doesn't say from which page it comes"),
+    match header("origin") {
+        Some(origin) if origin != format!("http://{host}") => return Some(OTHER_PAGE),
+        None if !is_read => return Some("the request doesn't say from which page it comes"),
         _ => {}
     }
     // Files may be asked for by a link on another page: a person who clicks it.
     let is_file = is_read && !request.uri().path().starts_with("/v1/");
-    let site = one(HeaderName::from_static("sec-fetch-site"));
-    if !is_file && site.is_some_and(|site| site != "same-origin" && site != "none") {
-        return refuse("the request comes from another page");
-    }
-    next.run(request).await
+    let site = header("sec-fetch-site");
+    (!is_file && site.is_some_and(|site| site != "same-origin" && site != "none"))
+        .then_some(OTHER_PAGE)
 }
 
 /// Says what a browser may do with an answer.
@@ -296,7 +294,8 @@ pub async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     for (name, value) in PROTECTION {
         let value = HeaderValue::from_static(value);
-        response.headers_mut().insert(name.clone(), value);
+        let name = HeaderName::from_static(name);
+        response.headers_mut().insert(name, value);
     }
     response
 }

@@ -169,10 +169,7 @@ pub(crate) fn list(connection: &Connection, query: &AuditQuery) -> Result<Vec<Au
          ORDER BY sequence DESC LIMIT ?3"
     ))?;
     let workspace = query.workspace.map(|id| id.as_bytes().to_vec());
-    let rows = statement.query_map(
-        (before, workspace, limit, &query.outcome),
-        RawEntry::of_row,
-    )?;
+    let rows = statement.query_map((before, workspace, limit, &query.outcome), RawEntry::of_row)?;
     let mut entries = Vec::new();
     for row in rows {
         entries.push(row?.into_entry());

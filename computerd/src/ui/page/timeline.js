@@ -197,9 +197,7 @@ export class Timeline {
     const at = this.#items.findIndex((item) => item.row === row);
     if (at < 0) return;
     this.#setActive(at, false);
-    const filter = event.target.closest('[data-filter]');
-    if (filter) this.filter({ [filter.dataset.filter]: filter.dataset.value });
-    else this.openActive();
+    this.openActive();
   }
 
   #is_near_end() {
@@ -349,9 +347,9 @@ export class Timeline {
         make('span', { class: 'title', title: visible(commit.message), text: commitTitle(commit) }),
         make('time', { title: `${momentText(commit.time)}\n${commit.time}`, text: clockText(commit.time) })),
       make('span', { class: 'meta' },
-        make('span', { class: 'who', 'data-filter': 'by', 'data-value': commit.author, title: 'Only this principal', text: visible(commit.author) }),
+        make('span', { class: 'who', text: visible(commit.author) }),
         make('span', { class: 'kind', text: visible(commit.kind) }),
-        run ? make('span', { class: 'run', 'data-filter': 'run', 'data-value': commit.run, title: 'Only this run', text: run }) : null,
+        run ? make('span', { class: 'run', text: run }) : null,
         commit.conflict_count ? make('span', { class: 'conflicts', text: counted(commit.conflict_count, 'conflict') }) : null,
         commit.references.map((name) => make('span', { class: 'reference', text: visible(name) })),
         make('code', { class: 'id', text: shortId(commit.id) }),
@@ -365,7 +363,7 @@ export class Timeline {
         make('span', { class: 'title', text: `Denied: ${visible(entry.action)} ${visible(entry.target)}` }),
         make('time', { title: `${momentText(entry.time)}\n${entry.time}`, text: clockText(entry.time) })),
       make('span', { class: 'meta' },
-        make('span', { class: 'who', 'data-filter': 'by', 'data-value': entry.principal, title: 'Only this principal', text: visible(entry.principal) }),
+        make('span', { class: 'who', text: visible(entry.principal) }),
         make('span', { class: 'kind', text: 'denied' }),
         denialCount(entry) > 1 ? make('span', { text: `${denialCount(entry)} times` }) : null));
   }

@@ -29,6 +29,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/details.js", SCRIPT, include_str!("page/details.js")),
     ("/changes.js", SCRIPT, include_str!("page/changes.js")),
     ("/file.js", SCRIPT, include_str!("page/file.js")),
+    ("/run.js", SCRIPT, include_str!("page/run.js")),
     ("/revert.js", SCRIPT, include_str!("page/revert.js")),
 ];
 

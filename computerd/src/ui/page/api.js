@@ -60,6 +60,7 @@ export const log = (workspace, query) => send('POST', workspaceRoute(workspace, 
 export const show = (workspace, query) => send('POST', workspaceRoute(workspace, '/show'), query);
 export const diff = (workspace, query) => send('POST', workspaceRoute(workspace, '/diff'), query);
 export const blame = (workspace, query) => send('POST', workspaceRoute(workspace, '/blame'), query);
+export const runs = (workspace, query) => send('POST', workspaceRoute(workspace, '/runs'), query);
 export const rollback = (workspace, request) => send('POST', workspaceRoute(workspace, '/rollback'), request);
 export const undo = (workspace, request) => send('POST', workspaceRoute(workspace, '/undo'), request);
 export const audit = (query) => send('POST', '/v1/audit', query);

@@ -4,6 +4,7 @@ import * as api from './api.js';
 import { commitPage, denialPage, errorPage, head, livePage } from './details.js';
 import { byId, make } from './dom.js';
 import { filePage } from './file.js';
+import { runPage } from './run.js';
 import { askAndRevert } from './revert.js';
 import { counted, pathKey, pathOfKey, pathText, shortId, visible } from './text.js';
 import { nextTheme, startTheme } from './theme.js';
@@ -53,6 +54,8 @@ const handlers = {
   onRollback: (commit) => askAndRevert(workspace, { revision: commit.id }, {
     title: `Roll back to ${shortId(commit.id)}?`, onDone,
   }),
+  onRun: (run) => go('run', run),
+  onTakeOut: (run) => askAndRevert(workspace, { run }, { title: `Take out what run ${visible(run)} changed?`, onDone }),
   onRestore: (commit, path) => askAndRevert(workspace, { revision: commit.id, paths: [path] }, {
     title: `Bring back ${pathText(path)} as of ${shortId(commit.id)}?`, onDone,
   }),
@@ -106,6 +109,7 @@ async function open(should_focus) {
 async function pageOf(type, id, focus) {
   if (type === 'commit') return commitPage(workspace, id, { ...handlers, head_commit: status.head, focus });
   if (type === 'live') return livePage(workspace, id, handlers);
+  if (type === 'run') return runPage(workspace, id, handlers);
   if (type === 'file') return filePage(workspace, pathOfKey(id), handlers);
   if (denials.has(id)) return denialPage(denials.get(id), handlers);
   return [head('This denial is not listed'), make('p', { class: 'note', text: 'Choose it in the timeline.' })];
@@ -125,7 +129,7 @@ function close() {
 /** One step back: from a file to the commit where we were, from a commit to the timeline. */
 function back() {
   const [, type, , focus] = place();
-  if (type === 'file' || focus !== undefined) history.back();
+  if (type === 'file' || type === 'run' || focus !== undefined) history.back();
   else close();
 }
 
@@ -142,6 +146,8 @@ async function choose(name) {
 function tellStatus() {
   const parts = [`branch ${visible(status.default_branch)}`];
   parts.push(status.mounts.length > 0 ? counted(status.mounts.length, 'mount') : 'not mounted');
+  const conflicts = (status.conflicts ?? []).reduce((sum, branch) => sum + branch.count, 0);
+  if (conflicts > 0) parts.push(counted(conflicts, 'conflict'));
   if (status.sizes.commit_count) parts.push(counted(status.sizes.commit_count, 'commit'));
   byId('state').classList.remove('lost');
   byId('state').textContent = parts.join(' · ');

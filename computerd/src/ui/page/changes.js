@@ -136,6 +136,7 @@ function changeItem(entry, { at, load, actors, onHistory, is_wanted }) {
 function fileBody(entry) {
   if (entry.text !== undefined) return [hunks(entry.text)];
   if (entry.is_binary) return [make('p', { class: 'note', text: `Binary: ${sizes(entry)}.` })];
+  if (entry.change === 'renamed' && entry.aspects.length === 0) return [make('p', { class: 'note', text: 'Only moved.' })];
   const aspects = entry.aspects.filter((aspect) => aspect !== 'content');
   if (aspects.length > 0 && !entry.aspects.includes('content')) return [make('p', { class: 'note', text: 'The content is the same.' }), times(entry)];
   return [make('p', { class: 'note', text: 'No lines to show.' }), times(entry)];

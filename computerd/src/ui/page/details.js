@@ -47,7 +47,7 @@ export function actorLine(actor) {
 }
 
 /** A commit with its changes. */
-export async function commitPage(workspace, id, { head_commit, onFilter, onHistory, onCommit, onRollback, onTakeOut, focus }) {
+export async function commitPage(workspace, id, { head_commit, onFilter, onHistory, onCommit, onRun, onRollback, focus }) {
   let shown = await api.show(workspace, { revision: id, options: { text: true, limit: WITH_LINES } });
   const { commit, diff } = shown;
   const total = diff.counts.added + diff.counts.modified + diff.counts.deleted + diff.counts.renamed;
@@ -72,7 +72,8 @@ export async function commitPage(workspace, id, { head_commit, onFilter, onHisto
       ['When', timeOf(commit.time)],
       ['Principal', filter('by', commit.author, visible(commit.author))],
       ['Kind', make('span', { class: `kind kind-${/^\w+$/.test(commit.kind) ? commit.kind : 'other'}`, text: visible(commit.kind) })],
-      ['Run', commit.run ? filter('run', commit.run, runText(commit)) : null],
+      ['Run', commit.run ? make('button', { type: 'button', class: 'link', onclick: () => onRun(commit.run), text: runText(commit) }) : null],
+      ['Conflicts', commit.has_conflicts ? make('span', { class: 'conflicts', text: 'some wait to be resolved: see `kura conflicts`' }) : null],
       ['Commit', make('code', { class: 'full-id', text: commit.id })],
       ['Made from', commit.parents.length > 0 ? make('span', {}, commit.parents.map(link)) : null],
       ['Names', commit.references.length > 0 ? commit.references.map((name) => make('span', { class: 'reference', text: visible(name) })) : null],
@@ -80,10 +81,7 @@ export async function commitPage(workspace, id, { head_commit, onFilter, onHisto
     make('div', { class: 'buttons start' },
       commit.id === head_commit
         ? make('span', { class: 'note', text: 'The newest commit.' })
-        : make('button', { type: 'button', dataset: { action: 'rollback' }, onclick: () => onRollback(commit), text: 'Roll back to this state …' }),
-      commit.run && onTakeOut
-        ? make('button', { type: 'button', dataset: { action: 'take-out' }, onclick: () => onTakeOut(commit.run), text: `Take out run ${visible(commit.run)} …` })
-        : null),
+        : make('button', { type: 'button', dataset: { action: 'rollback' }, onclick: () => onRollback(commit), text: 'Roll back to this state …' })),
     processes.length > 0 ? commands(processes) : null,
     make('h3', {}, total === 0 ? 'No path changed' : counted(total, 'changed path'), ' ', make('span', { class: 'counts' }, countBadges(diff.counts))),
     changeList(entries, {
@@ -128,7 +126,7 @@ export async function livePage(workspace, branch, { onHistory }) {
 export function denialPage(entry, { onFilter }) {
   const source = entry.source === undefined ? '' : typeof entry.source === 'string' ? entry.source : JSON.stringify(entry.source);
   return [
-    head(`Denied: ${visible(entry.action)}`),
+    head(`Denied: ${visible(entry.target)}`),
     facts([
       ['When', timeOf(entry.time)],
       ['Principal', make('button', { type: 'button', class: 'link', onclick: () => onFilter({ by: entry.principal }), text: visible(entry.principal) })],

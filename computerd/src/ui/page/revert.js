@@ -6,6 +6,7 @@ import { byId, errorBox, make } from './dom.js';
 import { counted, pathText, shortId, visible } from './text.js';
 
 const SHOWN_CHANGES = 300;
+const SHOWN_CONFLICTS = 20;
 // How long the offer to undo stays, in milliseconds.
 const TOAST = 60_000;
 
@@ -27,7 +28,7 @@ export async function askAndRevert(workspace, request, { title, onDone }) {
   try {
     const { plan } = await api.rollback(workspace, { ...request, dry_run: true });
     body.replaceChildren(...planParts(plan));
-    act.disabled = plan.change_count === 0;
+    act.disabled = plan.change_count === 0 && !plan.is_recorded;
   } catch (error) {
     body.replaceChildren(errorBox(error));
     return;
@@ -50,6 +51,7 @@ export async function askAndRevert(workspace, request, { title, onDone }) {
 function planParts(plan) {
   const changes = plan.changes.slice(0, SHOWN_CHANGES);
   const conflicts = plan.conflicts ?? [];
+  const conflict_count = plan.conflict_count ?? 0;
   return [
     make('p', { class: 'summary' }, make('strong', { text: plan.change_count === 0 ? 'Nothing would change.' : `${counted(plan.change_count, 'path')} would change` }),
       ` on branch ${visible(plan.branch)}, by a new commit. The history stays.`),
@@ -57,9 +59,10 @@ function planParts(plan) {
       ? make('p', { class: 'note', text: `${counted(plan.uncommitted_count, 'path')} with changes that are not committed: they are committed first, so that nothing is lost.` }) : null,
     plan.mounts.length > 0
       ? make('p', { class: 'note', text: `It is seen at once in ${plan.mounts.map(pathText).join(', ')}.` }) : null,
-    conflicts.length > 0
-      ? make('div', { class: 'error' }, make('strong', { text: `${counted(conflicts.length, 'conflict')} would be left to resolve` }),
-        make('ul', {}, conflicts.slice(0, 20).map((conflict) => make('li', { class: 'path', text: pathText(conflict.path ?? conflict) })))) : null,
+    conflict_count > 0
+      ? make('div', { class: 'error' }, make('strong', { text: `${counted(conflict_count, 'conflict')} would be left to resolve` }),
+        make('p', { text: 'Others changed the same since. Both versions are kept; `kura resolve` ends a conflict.' }),
+        make('ul', {}, conflicts.slice(0, SHOWN_CONFLICTS).map(({ path, reason }) => make('li', {}, make('span', { class: 'path', text: pathText(path) }), make('span', { class: 'aspects', text: ` ${visible(reason)}` }))))) : null,
     make('ul', { class: 'plan-changes' }, changes.map((entry) => make('li', {}, changeSign(entry.change), changeName(entry),
       make('span', { class: 'aspects', text: aspectTexts(entry).join(' · ') })))),
     plan.change_count > changes.length ? make('p', { class: 'note', text: `… and ${counted(plan.change_count - changes.length, 'more path')}.` }) : null,

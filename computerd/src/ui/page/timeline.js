@@ -350,7 +350,7 @@ export class Timeline {
         make('span', { class: 'who', text: visible(commit.author) }),
         make('span', { class: 'kind', text: visible(commit.kind) }),
         run ? make('span', { class: 'run', text: run }) : null,
-        commit.conflict_count ? make('span', { class: 'conflicts', text: counted(commit.conflict_count, 'conflict') }) : null,
+        commit.has_conflicts ? make('span', { class: 'conflicts', text: 'conflicts' }) : null,
         commit.references.map((name) => make('span', { class: 'reference', text: visible(name) })),
         make('code', { class: 'id', text: shortId(commit.id) }),
         make('span', { class: 'counts' }, countBadges(commit.changes))));
@@ -360,11 +360,11 @@ export class Timeline {
     remember('known-principals', entry.principal);
     return make('li', { class: 'row kind-denied' },
       make('span', { class: 'line' },
-        make('span', { class: 'title', text: `Denied: ${visible(entry.action)} ${visible(entry.target)}` }),
+        make('span', { class: 'title', title: visible(entry.target), text: `Denied: ${visible(entry.target)}` }),
         make('time', { title: `${momentText(entry.time)}\n${entry.time}`, text: clockText(entry.time) })),
       make('span', { class: 'meta' },
         make('span', { class: 'who', text: visible(entry.principal) }),
-        make('span', { class: 'kind', text: 'denied' }),
+        make('span', { class: 'kind', text: visible(entry.action) }),
         denialCount(entry) > 1 ? make('span', { text: `${denialCount(entry)} times` }) : null));
   }
 }

@@ -84,7 +84,7 @@ impl<'a> Agent<'a> {
 
     /// One request as a program would make it that is not `kura`: status and body.
     fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let secret = fs::read_to_string(&self.token).unwrap();
+        let secret = fs::read_to_string(&self.token).expect("the token's file");
         request(self.store, method, path, Some(secret.trim()), body)
     }
 }
@@ -96,7 +96,8 @@ fn request(
     secret: Option<&str>,
     body: &str,
 ) -> (u16, String) {
-    let mut stream = UnixStream::connect(store.path().join("agents/agents.sock")).unwrap();
+    let mut stream =
+        UnixStream::connect(store.path().join("agents/agents.sock")).expect("the agents' socket");
     let authorization = secret.map_or(String::new(), |secret| {
         format!("Authorization: Bearer {secret}\r\n")
     });
@@ -106,12 +107,15 @@ fn request(
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
-    .unwrap();
+    .expect("a request is taken");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
+    stream.read_to_end(&mut answer).expect("an answer");
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, answer)
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (status.expect("a status"), answer)
 }
 
 /// The workspace `demo` with hidden and visible history, and agents that see parts of it.
@@ -134,7 +138,7 @@ fn demo(store: &TestStore) -> Agent<'_> {
 
 /// Brings a small tree in as a commit.
 fn import(store: &TestStore, script: &str, arguments: &[&str]) -> Run {
-    let source = tempfile::tempdir_in("/var/tmp").unwrap();
+    let source = tempfile::tempdir_in("/var/tmp").expect("a directory");
     shell_ok(source.path(), script);
     let mut command = store.command();
     command.args(["import", "demo", "--yes"]).arg(source.path());

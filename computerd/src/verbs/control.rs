@@ -13,7 +13,7 @@ use crate::volume_plugin;
 const API_VERSION: u32 = 1;
 
 /// Version of the store's format.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// Versions.
 pub fn version(_: &Call) -> Result<VersionInfo> {

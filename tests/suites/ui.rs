@@ -406,6 +406,14 @@ fn fuse_the_page_shows_a_workspace_and_goes_back_in_a_real_browser() {
     store.init("demo", None);
     // Nothing is committed but what the test commits.
     let _ = store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    for (name, pattern, access) in [
+        ("agent-b", "/", "write"),
+        ("intern", "/", "read"),
+        ("intern", "doomed.txt", "hidden"),
+    ] {
+        let _ = store.kura(&["principal", "add", name]);
+        let _ = store.ok(&["grant", "demo", name, pattern, access]);
+    }
     let mount = store.mount("demo");
     let write = |name: &str, content: &[u8]| fs::write(mount.join(name), content).unwrap();
     let set_mode = |name: &str, mode| {
@@ -426,6 +434,14 @@ fn fuse_the_page_shows_a_workspace_and_goes_back_in_a_real_browser() {
     fs::remove_file(mount.join("doomed.txt")).unwrap();
     let second = ["--run", "nightly", "--step", "2", "--as", "agent-b"];
     commit(&store, "second step", &second);
+    let token = store.scratch("intern.token");
+    let create = ["principal", "token", "create", "intern", "--output"];
+    let _ = run(store.command().args(create).arg(&token)).ok();
+    let refused = run(store
+        .command()
+        .env("KURA_TOKEN_FILE", &token)
+        .args(["cat", "demo:doomed.txt"]));
+    assert_eq!(refused.code, 4, "{refused}");
     write("picture", b"\x00\x01\x03\x04");
     set_mode("run.sh", 0o755);
     fs::rename(mount.join("old name.txt"), mount.join("new name.txt")).unwrap();

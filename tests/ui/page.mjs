@@ -15,16 +15,25 @@ await withPage({ colorScheme: 'light' }, async (page, { context, troubles }) => 
   done('the token leaves the address and becomes a cookie that scripts cannot read');
 
   const titles = await page.locator('[role="option"] .title').allInnerTexts();
-  assert.deepEqual(titles.slice(0, 5), ['Not committed yet', 'hostile', 'binary, mode, rename', 'second step', 'first step']);
+  assert.deepEqual(titles.slice(0, 6), ['Not committed yet', 'hostile', 'binary, mode, rename', 'Denied: doomed.txt', 'second step', 'first step']);
   assert.equal(await text(row(page, 'second step').locator('.who')), 'agent-b');
   assert.equal(await text(row(page, 'second step').locator('.run')), 'run nightly · step 2');
   assert.equal(await text(row(page, 'second step').locator('.counts')), '+1\n~1\n−1');
   assert.match(await row(page, 'second step').locator('time').getAttribute('title'), /\d{4}-\d\d-\d\dT.*Z$/);
+  assert.equal(await text(row(page, 'Denied: doomed.txt').locator('.who')), 'intern');
+  await row(page, 'Denied: doomed.txt').click();
+  await page.waitForFunction(() => document.querySelector('.details-pane h2')?.textContent === 'Denied: doomed.txt');
+  assert.match(await text(page.locator('.facts')), /intern[^]*content[^]*doomed.txt/);
+  await page.locator('#filter-what').selectOption('denials');
+  await page.waitForFunction(() => document.querySelectorAll('[role="option"]').length === 1);
+  await page.locator('#filter-what').selectOption('commits');
+  await page.waitForFunction(() => document.querySelectorAll('[role="option"]').length === 5);
+  await page.locator('#filter-clear').click();
+  await page.waitForSelector('.row.kind-denied');
   done('the timeline has who, run, step, counts and exact times');
 
   await row(page, 'second step').click();
-  await page.waitForSelector('.details-pane h2');
-  assert.equal(await text(page.locator('.details-pane h2')), 'second step');
+  await page.waitForFunction(() => document.querySelector('.details-pane h2')?.textContent === 'second step');
   const files = page.locator('.file-toggle');
   assert.deepEqual(await files.locator('.path').allInnerTexts(), ['doomed.txt', 'fresh.txt', 'notes.txt']);
   assert.deepEqual(await files.locator('.sign').allInnerTexts(), ['D', 'A', 'M']);
@@ -65,6 +74,7 @@ await withPage({ colorScheme: 'light' }, async (page, { context, troubles }) => 
   await page.keyboard.press('Escape');
   await focusedIs(page, '#timeline');
   await page.keyboard.press('Home');
+  await page.keyboard.press('j');
   await page.keyboard.press('j');
   await page.keyboard.press('j');
   await page.keyboard.press('ArrowDown');

@@ -55,7 +55,9 @@ const handlers = {
     title: `Roll back to ${shortId(commit.id)}?`, onDone,
   }),
   onRun: (run) => go('run', run),
-  onTakeOut: (run) => askAndRevert(workspace, { run }, { title: `Take out what run ${visible(run)} changed?`, onDone }),
+  onTakeOut: (run) => askAndRevert(workspace, { run }, {
+    title: `Take out what run ${visible(run)} changed?`, words: { act: 'Take out', done: 'Taken out' }, onDone,
+  }),
   onRestore: (commit, path) => askAndRevert(workspace, { revision: commit.id, paths: [path] }, {
     title: `Bring back ${pathText(path)} as of ${shortId(commit.id)}?`, onDone,
   }),

@@ -126,7 +126,7 @@ function changeItem(entry, { at, load, actors, onHistory, is_wanted }) {
     if (should_show) fill();
   };
   toggle.addEventListener('click', () => unfold(body.hidden));
-  unfold(is_wanted || (is_known && at < UNFOLDED_FILES && lines <= UNFOLDED_LINES));
+  unfold(is_wanted || (entry.text !== undefined && at < UNFOLDED_FILES && lines <= UNFOLDED_LINES));
   const history = onHistory && pathText(entry.path) !== '(root directory)'
     ? make('button', { type: 'button', class: 'quiet history', text: 'History', 'aria-label': `History of ${pathText(entry.path)}`, onclick: () => onHistory(entry.path) })
     : null;

@@ -34,15 +34,15 @@ function processText(actor) {
   return process.command.length > 0 ? commandText(process.command) : visible(process.name || `process ${process.pid}`);
 }
 
-/** Who did it, in one line. */
-export function actorLine(actor) {
+/** Who did it, in one line; the run only if it isn't the commit's. */
+export function actorLine(actor, commit = {}) {
   const command = processText(actor);
   const ancestors = (actor.process?.ancestors ?? []).map((ancestor) => `${visible(ancestor.name)} (${ancestor.pid})`).join(' ← ');
   return make('span', { class: 'actor', title: ancestors ? `started by ${ancestors}` : '' },
     command ? make('code', { class: 'command', text: `$ ${command}` }) : null,
     make('span', { class: 'who', text: visible(actor.principal) }),
     actor.process ? make('span', { class: 'faint', text: `pid ${actor.process.pid}` }) : null,
-    actor.run ? make('span', { class: 'run', text: runText(actor) }) : null,
+    actor.run && (actor.run !== commit.run || actor.step !== commit.step) ? make('span', { class: 'run', text: runText(actor) }) : null,
     actor.container ? make('span', { class: 'faint', text: `container ${visible(actor.container).slice(0, 12)}` }) : null);
 }
 
@@ -82,25 +82,26 @@ export async function commitPage(workspace, id, { head_commit, onFilter, onHisto
       commit.id === head_commit
         ? make('span', { class: 'note', text: 'The newest commit.' })
         : make('button', { type: 'button', dataset: { action: 'rollback' }, onclick: () => onRollback(commit), text: 'Roll back to this state …' })),
-    processes.length > 0 ? commands(processes) : null,
+    processes.length > 0 ? commands(processes, commit) : null,
     make('h3', {}, total === 0 ? 'No path changed' : counted(total, 'changed path'), ' ', make('span', { class: 'counts' }, countBadges(diff.counts))),
     changeList(entries, {
       load: loadFrom(workspace, id), onHistory, focus,
-      actors: (entry) => fileActors(by_path.get(pathKey(entry.path))),
+      // Of one command only, the list above says it all.
+      actors: (entry) => (processes.length > 1 ? fileActors(by_path.get(pathKey(entry.path)), commit) : null),
     }),
     entries.length < total ? make('p', { class: 'note', text: `… and ${counted(total - entries.length, 'more path')}; \`kura show\` lists all.` }) : null,
   ];
   return page.filter(Boolean);
 }
 
-function fileActors(actors) {
+function fileActors(actors, commit) {
   if (!actors) return null;
-  return make('div', { class: 'file-actors' }, actors.map(actorLine));
+  return make('div', { class: 'file-actors' }, actors.map((actor) => actorLine(actor, commit)));
 }
 
-function commands(processes) {
+function commands(processes, commit) {
   return make('section', { class: 'commands', 'aria-label': 'Commands' }, make('h3', { text: counted(processes.length, 'command') }),
-    make('ul', {}, processes.map(({ actor, paths }) => make('li', {}, actorLine(actor),
+    make('ul', {}, processes.map(({ actor, paths }) => make('li', {}, actorLine(actor, commit),
       make('span', { class: 'faint', title: paths.slice(0, 50).map(({ path }) => pathText(path)).join('\n'), text: counted(paths.length, 'path') })))));
 }
 
@@ -124,7 +125,6 @@ export async function livePage(workspace, branch, { onHistory }) {
 
 /** Something that was refused. */
 export function denialPage(entry, { onFilter }) {
-  const source = entry.source === undefined ? '' : typeof entry.source === 'string' ? entry.source : JSON.stringify(entry.source);
   return [
     head(`Denied: ${visible(entry.target)}`),
     facts([
@@ -133,10 +133,23 @@ export function denialPage(entry, { onFilter }) {
       ['Tried', visible(entry.action)],
       ['On', make('span', { class: 'path', text: visible(entry.target) })],
       ['Times', String(denialCount(entry))],
-      ['Source', source ? make('code', { text: visible(source) }) : null],
+      ...sourceFacts(entry.source),
       ['Audit entry', String(entry.sequence)],
       ['Hash', make('code', { class: 'full-id', text: entry.hash })],
     ]),
+  ];
+}
+
+function sourceFacts(source) {
+  if (source === undefined || source === null) return [];
+  if (typeof source !== 'object') return [['From', visible(source)]];
+  const { command, surface, ...rest } = source;
+  const others = Object.entries(rest).filter(([, value]) => value !== null)
+    .map(([name, value]) => `${visible(name)} ${visible(typeof value === 'object' ? JSON.stringify(value) : value)}`);
+  return [
+    ['From', visible(surface ?? '')],
+    ['Command', Array.isArray(command) && command.length > 0 ? make('code', { class: 'command', text: `$ ${commandText(command)}` }) : null],
+    ['Where', others.join(' · ')],
   ];
 }
 

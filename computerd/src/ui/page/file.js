@@ -51,7 +51,7 @@ async function blamePart(workspace, path, onCommit) {
     if (['not_found', 'invalid_input', 'unsupported', 'permission_denied'].includes(error.kind)) return [];
     return [errorBox(error)];
   }
-  const newest = make('p', { class: 'note' }, 'Last changed by ', blame.newest.actors.map(actorLine));
+  const newest = make('p', { class: 'note' }, 'Last changed by ', blame.newest.actors.map((actor) => actorLine(actor)));
   if (blame.lines.length === 0) return [make('h3', { text: 'Last change' }), newest];
   let previous = -1;
   const lines = blame.lines.map(({ text, origin }, at) => {

@@ -16,10 +16,11 @@ let toastTimer = 0;
  * Shows the plan of going back and does it when told to. `request` is that of the API without
  * `dry_run`; `onDone` is called after it is done, and after it is undone.
  */
-export async function askAndRevert(workspace, request, { title, onDone }) {
+export async function askAndRevert(workspace, request, { title, words, onDone }) {
+  const { act: actWord, done } = words ?? { act: 'Go back', done: 'Went back' };
   const dialog = byId('revert-dialog');
   const close = () => dialog.close();
-  const act = make('button', { type: 'button', class: 'primary danger', disabled: true, dataset: { action: 'confirm' }, text: 'Go back' });
+  const act = make('button', { type: 'button', class: 'primary danger', disabled: true, dataset: { action: 'confirm' }, text: actWord });
   const cancel = make('button', { type: 'button', autofocus: true, onclick: close, text: 'Cancel' });
   const body = make('div', { class: 'plan', tabindex: '0', 'aria-label': 'What would change', 'aria-live': 'polite' }, make('p', { class: 'note', text: 'Looking what would change …' }));
   dialog.replaceChildren(make('h2', { id: 'revert-title', text: title }), body, make('div', { class: 'buttons' }, cancel, act));
@@ -35,14 +36,14 @@ export async function askAndRevert(workspace, request, { title, onDone }) {
   }
   act.addEventListener('click', async () => {
     act.disabled = true;
-    act.textContent = 'Going back …';
+    act.textContent = `${actWord} …`;
     try {
       const result = await api.rollback(workspace, request);
       close();
-      tellDone(workspace, result, onDone);
+      tellDone(workspace, result, onDone, done);
       onDone(result.commit);
     } catch (error) {
-      act.textContent = 'Go back';
+      act.textContent = actWord;
       body.prepend(errorBox(error));
     }
   });
@@ -69,7 +70,7 @@ function planParts(plan) {
   ].filter(Boolean);
 }
 
-function tellDone(workspace, result, onDone, text = 'Went back') {
+function tellDone(workspace, result, onDone, text) {
   const { operation, plan, commit } = result;
   const words = operation
     ? `${text}: ${counted(plan.change_count, 'path')} changed by commit ${shortId(commit ?? plan.head)}.`

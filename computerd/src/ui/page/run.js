@@ -21,7 +21,7 @@ export async function runPage(workspace, run, { onCommit, onFilter, onTakeOut })
     facts([
       ['Began', times.length > 0 ? timeOf(times[0]) : null],
       ['Principals', principals.map(visible).join(', ')],
-      ['Steps', String(steps.length)],
+      ['Steps', steps.length > 0 ? String(steps.length) : ''],
     ]),
     make('div', { class: 'buttons start' },
       make('button', { type: 'button', onclick: () => onFilter({ run }), text: 'Only this run in the timeline' }),

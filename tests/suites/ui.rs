@@ -461,6 +461,30 @@ fn fuse_the_page_shows_a_workspace_and_goes_back_in_a_real_browser() {
     drive(&store, &page, "page.mjs", Some(&mount));
 }
 
+#[test]
+fn fuse_the_page_shows_the_commands_of_a_run_and_takes_it_out() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let _ = store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    let mount = store.mount("demo");
+    let write = |name: &str, content: &str| fs::write(mount.join(name), content).unwrap();
+    let text = "export const tax = 0.19;\nexport const name = \"shop\";\n";
+    write("total.js", text);
+    commit(&store, "first version", &[]);
+    let step = |script: &str| {
+        let mut command = store.command();
+        command.current_dir(&mount.path);
+        command.args(["run", "--run-id", "r1", "--", "sh", "-c", script]);
+        run(&mut command)
+    };
+    let _ = step("sed -i s/0.19/0.2/ total.js; echo made >made.txt").ok();
+    assert_eq!(step("echo more >>made.txt; exit 3").code, 3);
+    write("later.txt", "later\n");
+    commit(&store, "later work", &[]);
+    let page = Page::serve(&store, &["demo"]);
+    drive(&store, &page, "runs.mjs", Some(&mount));
+}
+
 /// Makes a workspace with so many commits, each of one changed file.
 fn make_many_commits(directory: &Path, count: u64) {
     let store = Store::open(directory, StoreOptions::default()).unwrap();

@@ -143,6 +143,9 @@ pub fn user_name(uid: u32) -> String {
     }
 }
 
+/// The answer about something that was opened, and what ends it when it is dropped.
+pub type Lasting<A> = (A, oneshot::Sender<()>);
+
 type Answer = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
 
@@ -349,7 +352,7 @@ impl Api {
         &mut self,
         path: &'static str,
         summary: &str,
-        verb: fn(&Call, B) -> Result<(A, oneshot::Sender<()>)>,
+        verb: fn(&Call, B) -> Result<Lasting<A>>,
     ) where
         B: DeserializeOwned + ToSchema + Send + 'static,
         A: Serialize + ToSchema + Send + 'static,

@@ -20,17 +20,17 @@ use computerd_api::v1::{UiOpened, UiRequest};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::server::{self, Call};
+use crate::server::{self, Call, Lasting};
 use guard::Guard;
 
 /// Longest body of a request: a list of paths.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
-/// Serves the page until the sender that this gives back is dropped.
+/// Serves the page until what is given back with the answer is dropped.
 ///
 /// # Errors
 /// `NotFound` if there is no such workspace, `Busy` if the port is taken.
-pub fn open(call: &Call, request: UiRequest) -> Result<(UiOpened, oneshot::Sender<()>)> {
+pub fn open(call: &Call, request: UiRequest) -> Result<Lasting<UiOpened>> {
     let daemon = &call.daemon;
     let scope = request
         .workspace

@@ -7,13 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use e2e::{TestMount, TestStore, binary, repository_root, run, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::sync::Arc;
 use workspace_store::edit::{EntryEdit, InodeEdit, NodeEdit, SnapshotEdit};
 use workspace_store::object::{Attributes, CommitKind};
 use workspace_store::source::CommitRequest;
@@ -35,30 +35,32 @@ impl Page {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .expect("kura starts");
         let mut line = String::new();
-        let stdout = program.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
+        let stdout = program.stdout.take().expect("it is a pipe");
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .expect("kura ui prints a line");
         let opened: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
             panic!("{error}: {line:?}");
         });
         assert_eq!(opened["type"], "ui");
         Self {
             program,
-            url: opened["url"].as_str().unwrap().to_owned(),
-            port: u16::try_from(opened["port"].as_u64().unwrap()).unwrap(),
+            url: opened["url"].as_str().expect("an address").to_owned(),
+            port: u16::try_from(opened["port"].as_u64().expect("a port")).expect("a port"),
         }
     }
 
     fn token(&self) -> &str {
-        self.url.split_once("#token=").unwrap().1
+        self.url.split_once("#token=").expect("a token").1
     }
 
     /// Sends a request as it is, with the right `Host` unless the headers have one.
     fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page is served");
         let limit = Some(Duration::from_secs(20));
-        stream.set_read_timeout(limit).unwrap();
+        stream.set_read_timeout(limit).expect("a time limit");
         let mut text = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\n");
         if !headers.iter().any(|(name, _)| *name == "Host") {
             text += &format!("Host: 127.0.0.1:{}\r\n", self.port);
@@ -67,13 +69,15 @@ impl Page {
             text += &format!("{name}: {value}\r\n");
         }
         text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
-        stream.write_all(text.as_bytes()).unwrap();
+        stream
+            .write_all(text.as_bytes())
+            .expect("the request is sent");
         let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
+        stream.read_to_end(&mut bytes).expect("an answer");
         let answer = String::from_utf8_lossy(&bytes).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         Answer {
-            status: head[9..12].parse().unwrap(),
+            status: head[9..12].parse().expect("a status"),
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),
         }
@@ -90,9 +94,9 @@ impl Page {
 
     /// Ends with Ctrl-C.
     fn interrupt(&mut self) -> i32 {
-        let pid = Pid::from_raw(i32::try_from(self.program.id()).unwrap());
-        kill(pid, Signal::SIGINT).unwrap();
-        self.program.wait().unwrap().code().unwrap_or(-1)
+        let pid = Pid::from_raw(i32::try_from(self.program.id()).expect("a process id"));
+        kill(pid, Signal::SIGINT).expect("it runs");
+        self.program.wait().expect("it ends").code().unwrap_or(-1)
     }
 
     fn is_served(&self) -> bool {
@@ -121,7 +125,7 @@ impl Answer {
     /// The cookie that the answer sets, as a browser sends it back.
     fn cookie(&self) -> String {
         let line = self.head.split("set-cookie: ").nth(1).expect("a cookie");
-        line.split(';').next().unwrap().to_owned()
+        line.split(';').next().expect("a cookie").to_owned()
     }
 }
 
@@ -362,7 +366,11 @@ fn the_page_ends_with_its_program_however_that_ends() {
 fn driver() -> PathBuf {
     let state = match std::env::var_os("KURA_TEST_STATE") {
         Some(state) => PathBuf::from(state),
-        None => binary("kura").ancestors().nth(2).unwrap().join("e2e"),
+        None => binary("kura")
+            .ancestors()
+            .nth(2)
+            .expect("the target directory")
+            .join("e2e"),
     };
     let driver = state.join("ui");
     assert!(
@@ -378,7 +386,7 @@ fn driver() -> PathBuf {
 fn drive(store: &TestStore, page: &Page, script: &str, mount: Option<&TestMount>) {
     let driver = driver();
     let pictures = driver.join("pictures");
-    fs::create_dir_all(&pictures).unwrap();
+    fs::create_dir_all(&pictures).expect("a directory");
     let mut command = Command::new("timeout");
     command
         .args(["100", "node"])
@@ -487,10 +495,10 @@ fn fuse_the_page_shows_the_commands_of_a_run_and_takes_it_out() {
 
 /// Makes a workspace with so many commits, each of one changed file.
 fn make_many_commits(directory: &Path, count: u64) {
-    let store = Store::open(directory, StoreOptions::default()).unwrap();
-    let workspace = store.create_workspace("demo", "root").unwrap();
+    let store = Store::open(directory, StoreOptions::default()).expect("a new store");
+    let workspace = store.create_workspace("demo", "root").expect("a workspace");
     let mut head = workspace.head;
-    let mut root = store.commit(head).unwrap().root.clone();
+    let mut root = store.commit(head).expect("the first commit").root.clone();
     for number in 1..count {
         let content = format!("{number}\n").into_bytes();
         let entry = EntryEdit::Put(InodeEdit {
@@ -514,10 +522,10 @@ fn make_many_commits(directory: &Path, count: u64) {
         };
         let done = store
             .apply_edit(workspace.id, "main", head, &root, edit, request, &|_| {})
-            .unwrap();
+            .expect("a commit");
         (head, root) = (done.commit, done.root);
     }
-    store.close().unwrap();
+    store.close().expect("the store ends");
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub mod mount;
 pub mod principal;
 pub mod program;
 pub mod revert;
+pub mod run;
 pub mod shared;
 pub mod target;
 pub mod transfer;
@@ -114,6 +115,12 @@ pub enum Command {
     Log(log::LogArgs),
     /// Show one commit and what it changed
     Show(log::ShowArgs),
+    /// Show who last changed a path, or each of its lines
+    Blame(run::BlameArgs),
+    /// Run a command whose changes belong to a run, and commit what it left
+    Run(run::RunArgs),
+    /// List runs: what ran, for whom, and what it changed
+    Runs(run::RunsArgs),
     /// Show what differs between two states
     Diff(diff::DiffArgs),
     /// List a directory of any state, without a mount

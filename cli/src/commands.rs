@@ -1,6 +1,7 @@
 //! The verbs: one function each, from arguments to output.
 
 pub mod audit;
+pub mod blame;
 pub mod branch;
 pub mod commit;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod mount;
 pub mod principal;
 pub mod program;
 pub mod revert;
+pub mod run;
 pub mod status;
 pub mod transfer;
 pub mod ui;
@@ -39,6 +41,9 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Commit(arguments) => commit::commit(context, arguments).await?,
         Command::Log(arguments) => log::log(context, arguments).await?,
         Command::Show(arguments) => log::show(context, arguments).await?,
+        Command::Blame(arguments) => blame::blame(context, arguments).await?,
+        Command::Run(arguments) => return run::run(context, arguments).await,
+        Command::Runs(arguments) => blame::runs(context, arguments).await?,
         Command::Diff(arguments) => return diff::diff(context, arguments).await,
         Command::Ls(arguments) => file::ls(context, arguments).await?,
         Command::Cat(arguments) => file::cat(context, arguments).await?,

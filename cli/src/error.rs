@@ -16,6 +16,8 @@ pub enum ExitStatus {
     Success,
     /// `diff --exit-code` found a difference.
     Differs,
+    /// A command that was run ended with this code.
+    Command(u8),
 }
 
 impl ExitStatus {
@@ -24,6 +26,7 @@ impl ExitStatus {
         match self {
             ExitStatus::Success => 0,
             ExitStatus::Differs => 1,
+            ExitStatus::Command(code) => code,
         }
     }
 }

@@ -8,7 +8,7 @@ use computerd_api::v1::{
 };
 use jiff::Timestamp as Instant;
 use workspace_store::CommitId;
-use workspace_store::audit::AuditEntry;
+use workspace_store::audit::{AuditEntry, AuditSource};
 use workspace_store::commits::{ChangeKind as StoredChange, PathChange};
 use workspace_store::diff::{DiffEntry as StoredDiff, DiffKind};
 use workspace_store::object::{Commit, CommitKind, Inode, Node, Timestamp};
@@ -290,6 +290,7 @@ pub fn audit_entry(entry: &AuditEntry, workspace: Option<String>) -> AuditEntryI
         sequence: entry.sequence,
         time: time(entry.time),
         principal: entry.principal.clone(),
+        source: serde_json::to_value(AuditSource::of_text(&entry.source)).unwrap_or_default(),
         workspace,
         action: entry.action.clone(),
         target: entry.object.clone(),

@@ -129,6 +129,20 @@ impl Daemon {
         })
     }
 
+    /// Commits what is uncommitted on a branch as nobody's in particular: it carries what all its
+    /// changes have in common. Where commits are made on request only, nothing is done.
+    pub fn commit_by_policy(&self, workspace: &WorkspaceInfo, branch: &str) -> Result<()> {
+        if !config::policy(self, workspace.id)?.enabled {
+            return Ok(());
+        }
+        self.mounts.recover(self, workspace.id, branch)?;
+        let _still = self.mounts.hold_still();
+        if let Some(filesystem) = self.mounts.filesystem(workspace.id, branch) {
+            filesystem.commit_by_policy()?;
+        }
+        Ok(())
+    }
+
     /// Makes a branch's tree equal to what `wanted` makes of it by a new commit, in its mounts as
     /// well; what is uncommitted is committed before.
     ///
@@ -198,10 +212,7 @@ impl Daemon {
 
     /// Grants, groups or principals have changed: whatever goes on under a policy follows it.
     pub fn policies_changed(&self) {
-        tracing::debug!(
-            generation = self.store.policy_generation(),
-            "policies changed"
-        );
+        self.mounts.apply_grants(&self.store);
     }
 
     /// How people are told of an operation.

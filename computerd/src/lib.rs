@@ -4,7 +4,9 @@
 //! everything else, and starts it again when it dies.
 
 mod access;
+mod audit_key;
 mod command_line;
+mod containers;
 mod convert;
 mod daemon;
 pub mod error;

@@ -6,7 +6,9 @@
 //! verb works on a filesystem, so that it is not closed meanwhile; `table` is held for moments.
 //! Mounts are recorded nowhere but in the keeper's memory: a new worker learns of them from there.
 
+mod beside;
 mod commit_source;
+mod grants;
 mod record;
 mod resume;
 mod session;
@@ -17,14 +19,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use computerd_api::v1::MountInfo;
-use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{FlushHelper, Session};
+use fuse_mount::process::Processes;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use workspace_store::object::{CommitKind, Timestamp};
 use workspace_store::workspace::WorkspaceInfo;
 use workspace_store::{CommitId, WorkspaceId};
 
+use crate::containers::run_of_container;
 use crate::convert;
 use crate::daemon::{Daemon, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -79,10 +83,11 @@ pub struct Ended {
     pub is_new: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Mounted {
     record: MountRecord,
     session: Arc<Session>,
+    handler: Arc<FilesystemSession>,
     filesystem: Arc<Filesystem>,
 }
 
@@ -125,6 +130,8 @@ pub struct Mounts {
     changing: RwLock<()>,
     table: Mutex<Table>,
     flush_helper: Arc<FlushHelper>,
+    /// Finds out who does something.
+    pub processes: Arc<Processes>,
 }
 
 impl Mounts {
@@ -134,6 +141,7 @@ impl Mounts {
             changing: RwLock::new(()),
             table: Mutex::new(Table::default()),
             flush_helper: Arc::new(FlushHelper::new(program, vec!["flush-helper".into()])),
+            processes: Arc::new(Processes::new(Some(Box::new(run_of_container)))),
         }
     }
 
@@ -251,24 +259,37 @@ impl Mounts {
                 .mounts
                 .iter()
                 .find(|(_, mounted)| mounted.record.can_be_shared(&parameters, is_read_only))
-                .map(|(id, mounted)| (*id, mounted.record.clone(), mounted.session.clone()))
+                .map(|(id, mounted)| (*id, mounted.clone()))
         };
         let started = match shared {
-            Some((shared_id, record, session)) => {
-                session::share(daemon, id, parameters, (shared_id, &record, &session))
-                    .map(|record| (record, session))
+            Some((shared_id, mounted)) => {
+                let place = (shared_id, &mounted.record, &*mounted.session);
+                session::share(daemon, id, parameters, place).map(|record| session::Started {
+                    record,
+                    session: mounted.session,
+                    handler: mounted.handler,
+                })
             }
-            None => session::start(self, daemon, id, parameters, &filesystem)
-                .map(|(record, session)| (record, Arc::new(session))),
+            None => self
+                .make_room(daemon, &key, &filesystem, is_read_only)
+                .and_then(|()| self.is_shared(daemon, &key, &parameters.principal))
+                .and_then(|is_shared| {
+                    session::start(self, daemon, id, parameters, &filesystem, is_shared)
+                }),
         };
         match started {
-            Ok((record, session)) => {
+            Ok(session::Started {
+                record,
+                session,
+                handler,
+            }) => {
                 let mut table = self.table.lock();
                 tracing::info!(mountpoint = ?record.mountpoint, workspace = record.workspace,
                     view = %record.view, "mounted");
                 let mounted = Mounted {
                     record,
                     session,
+                    handler,
                     filesystem,
                 };
                 let info = info(&mounted);
@@ -325,7 +346,10 @@ impl Mounts {
         let mut first_error = None;
         for id in ids {
             match self.end(daemon, id, is_lazy) {
-                Ok(end) => ended.push(end.record),
+                Ok(end) => {
+                    note_end(daemon, &end, "daemon stops");
+                    ended.push(end.record);
+                }
                 Err(error) => {
                     tracing::error!(?error, "end a mount");
                     first_error.get_or_insert(error);
@@ -356,8 +380,10 @@ impl Mounts {
         Ok(())
     }
 
-    /// Cleans up after mounts that others have ended (umount(8), the end of a namespace).
+    /// Cleans up after mounts that others have ended (umount(8), the end of a namespace), and ends
+    /// grants whose time is over.
     pub fn reap(&self, daemon: &Daemon) {
+        self.end_expired_grants(&daemon.store);
         let is_needed = !self.table.lock().ended().is_empty();
         if is_needed {
             let _changing = self.changing.write();
@@ -377,8 +403,11 @@ impl Mounts {
     fn reap_ended(&self, daemon: &Daemon) {
         let ended = self.table.lock().ended();
         for id in ended {
-            if let Err(error) = self.end(daemon, id, false) {
-                tracing::error!(?error, "clean up after a mount that was ended by others");
+            match self.end(daemon, id, false) {
+                Ok(end) => note_end(daemon, &end, "ended outside of Kura"),
+                Err(error) => {
+                    tracing::error!(?error, "clean up after a mount that was ended by others");
+                }
             }
         }
     }
@@ -479,6 +508,7 @@ impl Mounts {
                 author: author.to_owned(),
                 is_read_only,
                 is_resumed,
+                processes: self.processes.clone(),
             },
         )?;
         self.table
@@ -517,6 +547,19 @@ impl Mounts {
     }
 }
 
+/// Writes the end of a mount that nobody asked for into the audit log.
+fn note_end(daemon: &Daemon, ended: &Ended, why: &str) {
+    let record = &ended.record;
+    daemon.audit(
+        &record.principal,
+        "mount",
+        "unmount",
+        Some(record.workspace_id),
+        &record.mountpoint.to_display(),
+        serde_json::json!({"commit": ended.commit.to_hex(), "why": why}),
+    );
+}
+
 fn overlay_directory(daemon: &Daemon, key: &Key) -> PathBuf {
     match &key.1 {
         View::Branch(branch) => daemon.directory.overlay(key.0, branch),
@@ -543,6 +586,8 @@ fn info(mounted: &Mounted) -> MountInfo {
         read_only: record.read_only || mounted.filesystem.is_read_only(),
         allow_other: record.session.options.allow_other,
         profile: record.profile.clone(),
+        shared: !record.session.options.writeback_cache,
+        restricted: !mounted.handler.is_unrestricted(),
         since: convert::time(record.since.unwrap_or_else(Timestamp::now)),
         uncommitted_count: status.changed_inodes,
         request_count: mounted

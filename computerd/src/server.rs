@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -36,6 +37,7 @@ use tokio::sync::oneshot;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
+use workspace_store::audit::{AuditSource, with_source};
 
 use crate::access::{self, Caller, Scope};
 use crate::daemon::Daemon;
@@ -46,6 +48,9 @@ use progress::ProgressLines;
 /// Longest body of a request. Lists of paths are the longest that people send.
 const MAX_BODY_BYTES: usize = 8 << 20;
 
+/// How long a call waits for what is found out about who makes it.
+const SOURCE_WAIT: Duration = Duration::from_millis(50);
+
 /// Lines of a streamed answer that may wait for the client.
 const QUEUED_LINES: usize = 64;
 
@@ -54,16 +59,24 @@ const QUEUED_LINES: usize = 64;
 pub struct Peer {
     /// User id, as the kernel says.
     uid: Option<u32>,
+    /// Process id.
+    pid: Option<u32>,
+}
+
+impl Peer {
+    /// A process of which no more is known, or needed.
+    pub fn of_process(pid: Option<u32>) -> Self {
+        Self { uid: None, pid }
+    }
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
     fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+        let credentials = stream.io().peer_cred().ok();
+        let pid = credentials.as_ref().and_then(|found| found.pid());
         Self {
-            uid: stream
-                .io()
-                .peer_cred()
-                .ok()
-                .map(|credentials| credentials.uid()),
+            uid: credentials.map(|credentials| credentials.uid()),
+            pid: pid.and_then(|pid| u32::try_from(pid).ok()),
         }
     }
 }
@@ -81,11 +94,30 @@ pub struct Call {
     pub workspace: String,
     /// The name in the route; empty if there is none.
     pub name: String,
+    /// Process of who asks.
+    pub pid: Option<u32>,
     /// The principal as which the verb acts, once it has found out.
     acting: Arc<OnceLock<String>>,
 }
 
 impl Call {
+    /// From where the call comes.
+    pub fn source(&self) -> AuditSource {
+        let surface = "api";
+        let Some(pid) = self.pid else {
+            return AuditSource::of_surface(surface);
+        };
+        let deadline = Instant::now() + SOURCE_WAIT;
+        let (found, _) = self.daemon.mounts.processes.ask(pid).wait_until(deadline);
+        match found {
+            Some(found) => AuditSource::of_actor(surface, &found.to_actor(self.caller.name())),
+            None => AuditSource {
+                pid: Some(pid),
+                ..AuditSource::of_surface(surface)
+            },
+        }
+    }
+
     /// The principal that acts: the one that the administrator names, else the caller.
     ///
     /// # Errors
@@ -149,7 +181,12 @@ pub type Lasting<A> = (A, oneshot::Sender<()>);
 type Answer = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
 
-fn call(daemon: &Arc<Daemon>, caller: Caller, route: &str, parameters: Parameters) -> Call {
+fn call(
+    daemon: &Arc<Daemon>,
+    (caller, peer): (Caller, Peer),
+    route: &str,
+    parameters: Parameters,
+) -> Call {
     let mut parameters = parameters.map(|path| path.0).unwrap_or_default();
     Call {
         daemon: daemon.clone(),
@@ -157,6 +194,7 @@ fn call(daemon: &Arc<Daemon>, caller: Caller, route: &str, parameters: Parameter
         action: action(route),
         workspace: parameters.remove("workspace").unwrap_or_default(),
         name: parameters.remove("name").unwrap_or_default(),
+        pid: peer.pid,
         acting: Arc::default(),
     }
 }
@@ -211,13 +249,15 @@ pub fn json(value: &impl Serialize) -> Response {
     }
 }
 
-/// Runs a verb; a refusal goes to the audit log.
+/// Runs a verb; what it does carries the call's source, and a refusal goes to the audit log.
 fn noted<A>(call: &Call, verb: impl FnOnce(&Call) -> Result<A>) -> Result<A> {
-    let outcome = verb(call);
-    if let Err(error) = &outcome {
-        call.note(error);
-    }
-    outcome
+    with_source(Some(call.source()), || {
+        let outcome = verb(call);
+        if let Err(error) = &outcome {
+            call.note(error);
+        }
+        outcome
+    })
 }
 
 /// Runs blocking work beside the runtime; a panic in it becomes an error.
@@ -284,10 +324,11 @@ impl Api {
     {
         self.document.quick::<B, A>("post", path, summary);
         self.with_daemon(|api, daemon| {
-            let handler = move |Extension(caller): Extension<Caller>,
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, caller, path, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let outcome = match parse(&bytes) {
                     Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
                     Err(error) => Err(error),
@@ -313,10 +354,11 @@ impl Api {
     {
         self.document.lines::<B, A>(path, summary);
         self.with_daemon(|api, daemon| {
-            let handler = move |Extension(caller): Extension<Caller>,
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, caller, path, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let body = match parse(&bytes) {
                     Ok(body) => body,
                     Err(error) => return error_answer(&error),
@@ -359,10 +401,11 @@ impl Api {
     {
         self.document.lines::<B, A>(path, summary);
         self.with_daemon(|api, daemon| {
-            let handler = move |Extension(caller): Extension<Caller>,
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, caller, path, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let opened = match parse(&bytes) {
                     Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
                     Err(error) => Err(error),
@@ -402,10 +445,11 @@ impl Api {
     ) {
         self.document.bytes::<B>(path, summary);
         self.with_daemon(|api, daemon| {
-            let handler = move |Extension(caller): Extension<Caller>,
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
-                let call = call(&daemon, caller, path, parameters);
+                let call = call(&daemon, (caller, peer), path, parameters);
                 let opened = match parse(&bytes) {
                     Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
                     Err(error) => Err(error),
@@ -448,9 +492,10 @@ fn bodyless<A: Serialize + Send + 'static>(
     daemon: Arc<Daemon>,
     path: &'static str,
     verb: fn(&Call) -> Result<A>,
-) -> impl Fn(Extension<Caller>, Parameters) -> Answer + Clone + Send + Sync + 'static {
-    move |Extension(caller), parameters| {
-        let call = call(&daemon, caller, path, parameters);
+) -> impl Fn(ConnectInfo<Peer>, Extension<Caller>, Parameters) -> Answer + Clone + Send + Sync + 'static
+{
+    move |ConnectInfo(peer), Extension(caller), parameters| {
+        let call = call(&daemon, (caller, peer), path, parameters);
         Box::pin(async move {
             match blocking(move || noted(&call, verb)).await {
                 Ok(answer) => json(&answer),

@@ -74,6 +74,11 @@ impl StoreDirectory {
         self.0.join(computerd_api::PID_NAME)
     }
 
+    /// The key that heads of the audit log are signed with.
+    pub fn audit_key(&self) -> PathBuf {
+        self.0.join("audit.key")
+    }
+
     /// Definitions of Docker volumes.
     pub fn volumes_file(&self) -> PathBuf {
         self.0.join("volumes.json")

@@ -20,7 +20,7 @@ use computerd_api::v1::{UiOpened, UiRequest};
 use tokio::sync::oneshot;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::server::{self, Call, Lasting};
+use crate::server::{self, Call, Lasting, Peer};
 use guard::Guard;
 
 /// Longest body of a request: a list of paths.
@@ -42,7 +42,7 @@ pub fn open(call: &Call, request: UiRequest) -> Result<Lasting<UiOpened>> {
     let port = listener.local_addr().map_err(failed)?.port();
     let guard = Arc::new(Guard::new(
         daemon.clone(),
-        call.caller.clone(),
+        (call.caller.clone(), Peer::of_process(call.pid)),
         scope.as_ref().map(|scope| scope.workspace.name.clone()),
         port,
     )?);

@@ -1,5 +1,6 @@
 //! The verbs of the control API: plain functions that may block.
 
+pub mod attribution;
 pub mod commits;
 pub mod config;
 pub mod control;

@@ -10,7 +10,9 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::fs::request::{Caller, Failure, KernelSession, Mode, Request, Response};
+use crate::fs::request::{
+    Caller, Changed, Failure, HeldAnswer, KernelSession, Mode, Notification, Request, Response,
+};
 
 mod counters;
 pub mod decode;
@@ -20,9 +22,11 @@ mod events;
 pub mod flush;
 mod hold;
 pub mod init;
+mod late;
 pub mod mount;
 mod notify;
 pub mod options;
+mod placement;
 pub mod protocol;
 mod session;
 pub mod uid_map;
@@ -44,13 +48,19 @@ pub trait Handler: Send + Sync {
     ///
     /// # Errors
     /// The error number of the answer, or [`Failure::WouldBlock`] to be called again by a worker
-    /// (only in [`Mode::Inline`]).
+    /// (only in [`Mode::Inline`]). What is `changed` counts in any case.
     fn handle(
         &self,
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+        changed: &mut Changed,
     ) -> Result<Response, Failure>;
+
+    /// Tells the other sessions what a request of this one has changed; returns at once.
+    fn tell_others(&self, changed: &[Notification], answer: &HeldAnswer) {
+        let _ = (changed, answer);
+    }
 
     /// Whether a kernel may know the inode: an answer named it, and it was not forgotten since.
     /// Where nobody can tell, it may.

@@ -1,30 +1,37 @@
-//! Joins the two halves: the filesystem as the transport's handler.
+//! Joins the two halves: a filesystem's session as the transport's handler.
 
 use std::sync::Arc;
 
-use crate::fs::Filesystem;
-use crate::fs::request::{Caller, Failure, KernelSession, Mode, Request, Response};
+use crate::fs::FilesystemSession;
+use crate::fs::request::{
+    Caller, Changed, Failure, HeldAnswer, KernelSession, Mode, Notification, Request, Response,
+};
 use crate::fuse::Handler;
 
-impl Handler for Filesystem {
+impl Handler for FilesystemSession {
     fn handle(
         &self,
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+        changed: &mut Changed,
     ) -> Result<Response, Failure> {
-        Filesystem::handle(self, caller, request, mode)
+        FilesystemSession::handle(self, caller, request, mode, changed)
+    }
+
+    fn tell_others(&self, changed: &[Notification], answer: &HeldAnswer) {
+        FilesystemSession::tell_others(self, changed, answer);
     }
 
     fn is_known(&self, inode: u64) -> bool {
-        Filesystem::is_known(self, inode)
+        FilesystemSession::is_known(self, inode)
     }
 
     fn attach(&self, session: Arc<dyn KernelSession>) -> u64 {
-        self.attach_session(session)
+        FilesystemSession::attach(self, session)
     }
 
     fn detach(&self, id: u64) {
-        self.detach_session(id);
+        FilesystemSession::detach(self, id);
     }
 }

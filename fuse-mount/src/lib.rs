@@ -2,5 +2,6 @@
 
 pub mod fs;
 pub mod fuse;
-mod handler;
+pub mod handler;
 mod journal;
+pub mod process;

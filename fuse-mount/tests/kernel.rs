@@ -18,7 +18,7 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fuse_mount::fs::request::{Errno, KernelSession, Notification};
@@ -636,6 +636,38 @@ fn fusermount_hands_over_a_working_device() {
     assert_eq!(fs::read_to_string(directory.path().join("f")).unwrap(), "x");
     session.unmount(false).unwrap();
     assert!(session.has_ended());
+}
+
+#[test]
+fn a_program_is_answered_in_time_while_every_cpu_is_busy() {
+    let mounted = Mounted::new();
+    let file = mounted.path("file");
+    fs::write(&file, "x").unwrap();
+    let chmod = |mode: u32| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    // One thread that asks without a pause: dispatch goes to its CPU and gives way there.
+    (0..5000).for_each(|round| chmod(0o600 | (round & 1)));
+    let hogs = 3 * std::thread::available_parallelism().unwrap().get();
+    let is_done = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        for _ in 0..hogs {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Many more requests than are made before dispatch is found starving.
+        let longest = (0..100)
+            .map(|round| {
+                let start = Instant::now();
+                chmod(0o600 | (round & 1));
+                start.elapsed()
+            })
+            .max();
+        is_done.store(true, Ordering::Relaxed);
+        longest.unwrap()
+    });
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
+use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
 use fuse_mount::fuse::{Environment, Session, SessionOptions};
 use helper::flush_helper;
 use workspace_store::store::{Store, StoreOptions};
@@ -45,10 +45,11 @@ impl Mounted {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         };
         let filesystem = Filesystem::open(source, options).unwrap();
         let environment = Environment {
-            handler: filesystem,
+            handler: FilesystemSession::new(filesystem),
             holder: None,
             flush_helper: Some(Arc::new(flush_helper())),
         };

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fuse_mount::fs::request::{
-    Caller, DirectoryEntry, Entry, Errno, Failure, FileAttributes, FilesystemStatistics,
+    Caller, Changed, DirectoryEntry, Entry, Errno, Failure, FileAttributes, FilesystemStatistics,
     KernelSession, Mode, Request, Response,
 };
 use fuse_mount::fuse::{DeviceHolder, Environment, Handler, Session, SessionOptions, SessionState};
@@ -116,6 +116,7 @@ impl Handler for Table {
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+        _: &mut Changed,
     ) -> Result<Response, Failure> {
         let errno = |errno| Err(Failure::Errno(Errno(errno)));
         assert_eq!(caller.unique >> 63, 0);

@@ -268,6 +268,7 @@ fn every_request_is_understood() {
                 data: b"abc",
                 kill_suid_gid,
                 from_cache,
+                appends: false,
             },
         );
     }
@@ -548,6 +549,7 @@ fn says(opcode: Opcode, size: u32, response: Response, body: &Bytes) -> Vec<Entr
             opcode,
             unique,
             size,
+            is_direct: false,
         };
         reply
             .encode(&asked, response.clone(), &encoding(), &mut dropped)
@@ -698,6 +700,7 @@ fn errors_and_absent_names_have_their_layout() {
         opcode,
         unique: 6,
         size,
+        is_direct: false,
     };
     let long = Response::Data(vec![1; 10]);
     reply

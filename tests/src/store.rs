@@ -17,6 +17,9 @@ use crate::odd_tree::make_small_project;
 use crate::process::{Run, run, wait_until};
 use crate::repository::binary;
 
+/// What the log says when a change that was acknowledged can't be carried out in a replay.
+const LOST_CHANGE: &str = "a checked change could not be applied";
+
 /// Longest wait for a daemon to end or to be there again.
 const DAEMON_WAIT: Duration = Duration::from_secs(30);
 
@@ -287,8 +290,12 @@ impl Drop for TestStore {
         for mountpoint in mounts_below(self.directory.path()).into_iter().rev() {
             let _ = nix::mount::umount2(&mountpoint, nix::mount::MntFlags::MNT_DETACH);
         }
+        let log = self.store.join("log/computerd.log");
         if std::thread::panicking() {
-            show_log(&self.store.join("log/computerd.log"));
+            show_log(&log);
+        } else if let Ok(text) = fs::read_to_string(&log) {
+            let lost = text.lines().find(|line| line.contains(LOST_CHANGE));
+            assert!(lost.is_none(), "a change was lost: {lost:?}");
         }
     }
 }
@@ -341,12 +348,14 @@ fn processes_of(store: &Path) -> Vec<i32> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| {
+            // The command line of a process that waits for a mount can't be read: only of ours.
+            let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name != b"computerd\n" {
+                return false;
+            }
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut arguments = line.split(|byte| *byte == 0);
-            arguments
-                .next()
-                .is_some_and(|program| program.ends_with(b"computerd"))
-                && arguments.any(|argument| argument == store.as_os_str().as_bytes())
+            line.split(|byte| *byte == 0)
+                .any(|argument| argument == store.as_os_str().as_bytes())
         })
         .collect()
 }

@@ -24,7 +24,7 @@ fn cases_directory() -> PathBuf {
     directory
 }
 
-/// Number of a listed case → (`fail`, `skip` or `varies`, reason).
+/// Number of a listed case → (`fail` or `skip`, reason).
 fn listed() -> BTreeMap<String, (String, String)> {
     let text = fs::read_to_string(repository_root().join("tests/cases-exclude.txt"))
         .expect("tests/cases-exclude.txt");
@@ -36,8 +36,8 @@ fn listed() -> BTreeMap<String, (String, String)> {
             let state = words.next().unwrap_or_default().trim().to_owned();
             let reason = words.next().unwrap_or_default().trim().to_owned();
             assert!(
-                matches!(state.as_str(), "fail" | "skip" | "varies") && !reason.is_empty(),
-                "a line of the list is not `number fail|skip|varies reason`: {line}"
+                matches!(state.as_str(), "fail" | "skip") && !reason.is_empty(),
+                "a line of the list is not `number fail|skip reason`: {line}"
             );
             (number, (state, reason))
         })
@@ -93,12 +93,7 @@ fn check(what: &[PathBuf], prepare: impl FnOnce(&TestStore) -> Vec<(String, Stri
         let number = name.split('-').next().unwrap_or_default();
         let expected = list.get(number).map_or("pass", |(state, _)| state.as_str());
         let actual = if result == "hang" { "fail" } else { result };
-        let is_as_listed = match expected {
-            // Its outcome may differ, but it must come to one.
-            "varies" => matches!(result, "pass" | "FAIL"),
-            expected => actual.eq_ignore_ascii_case(expected),
-        };
-        if !is_as_listed {
+        if !actual.eq_ignore_ascii_case(expected) {
             problems.push(format!("{name}: {result}, want {expected} ({reason})"));
         }
     }

@@ -1,19 +1,24 @@
 //! The audit log: append-only, hash-chained records of who did what, with what outcome.
 
+mod source;
+
 use serde::{Deserialize, Serialize};
 
 use crate::db;
 use crate::error::Result;
-use crate::id::WorkspaceId;
+use crate::id::{WorkspaceId, to_hex};
 use crate::object::Timestamp;
 use crate::store::{Store, now_ns};
+
+pub use source::{AuditSource, with_source};
+pub(crate) use source::{current as current_source, text_for as source_text};
 
 /// What is to be recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
     /// Who did it (or tried to).
     pub principal: String,
-    /// Through which surface: `api`, `mount`, `docker`, ….
+    /// From where: the surface (`api`, `mount`, `docker`, …), or all of an [`AuditSource`].
     pub source: String,
     /// What was done, for example `branch.create`.
     pub action: String,
@@ -90,7 +95,8 @@ impl Store {
     ///
     /// Changes of the store itself are recorded by the functions that make them, in the same
     /// transaction; this is for everything else, denials above all.
-    pub fn audit_append(&self, record: AuditRecord) -> Result<u64> {
+    pub fn audit_append(&self, mut record: AuditRecord) -> Result<u64> {
+        record.source = source_text(&record.source);
         self.inner
             .database
             .write(move |connection| db::audit::append(connection, now_ns(), &record))
@@ -103,8 +109,22 @@ impl Store {
             .read(|connection| db::audit::list(connection, query))
     }
 
+    /// Number and hash (hexadecimal digits) of the newest entry; 0 and zeros if there is none.
+    pub fn audit_head(&self) -> Result<(u64, String)> {
+        let (sequence, hash) = self.inner.database.read(db::audit::head)?;
+        Ok((sequence as u64, to_hex(&hash)))
+    }
+
     /// Verifies the whole audit log and says where it breaks.
     pub fn audit_verify(&self) -> Result<AuditVerification> {
-        self.inner.database.read(db::audit::verify)
+        self.audit_verify_to(None)
+    }
+
+    /// Verifies the whole audit log, and that it leads to a head (number and hash) that was kept
+    /// elsewhere: nothing up to there was changed or cut off, however well that was hidden.
+    pub fn audit_verify_to(&self, anchor: Option<(u64, &str)>) -> Result<AuditVerification> {
+        self.inner
+            .database
+            .read(|connection| db::audit::verify(connection, anchor))
     }
 }

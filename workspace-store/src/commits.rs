@@ -1,9 +1,11 @@
 //! Commits: reading them, walking history, and the paths that each changed.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::actor::Actor;
 use crate::db::history::{self, Walk};
 use crate::db::refs;
 use crate::error::{ErrorKind, Result, StoreError};
@@ -38,6 +40,62 @@ pub struct PathChange {
     pub kind: ChangeKind,
 }
 
+/// One path changed by a commit, with those who changed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AttributedChange {
+    /// Path and kind.
+    pub change: PathChange,
+    /// Who changed it, in the order in which they began; empty if it did not come through a mount:
+    /// then it was the commit's author, in the commit's run.
+    pub actors: Vec<Arc<Actor>>,
+}
+
+/// Which changes are meant: by whom, in which run and step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ActorFilter {
+    /// Principal.
+    pub principal: Option<String>,
+    /// Execution.
+    pub run: Option<String>,
+    /// Numbered part of it.
+    pub step: Option<u64>,
+}
+
+impl ActorFilter {
+    /// Whether everything is meant.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether one actor is meant.
+    pub fn has(&self, actor: &Actor) -> bool {
+        self.fits(&actor.principal, actor.run.as_deref(), actor.step)
+    }
+
+    /// Whether the description of a commit itself is meant.
+    pub fn has_commit(&self, commit: &Commit) -> bool {
+        self.fits(&commit.author, commit.run.as_deref(), commit.step)
+    }
+
+    /// Whether a change of a commit is meant: somebody who is meant took part in it.
+    pub fn has_change(&self, commit: &Commit, change: &AttributedChange) -> bool {
+        if change.actors.is_empty() {
+            self.has_commit(commit)
+        } else {
+            change.actors.iter().any(|actor| self.has(actor))
+        }
+    }
+
+    fn fits(&self, principal: &str, run: Option<&str>, step: Option<u64>) -> bool {
+        self.principal.as_ref().is_none_or(|name| name == principal)
+            && self
+                .run
+                .as_ref()
+                .is_none_or(|name| Some(name.as_str()) == run)
+            && self.step.is_none_or(|number| Some(number) == step)
+    }
+}
+
 /// Which commits to list, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct LogQuery {
@@ -45,9 +103,11 @@ pub struct LogQuery {
     pub start: Option<CommitId>,
     /// Only commits that changed this path or something below it.
     pub path: Option<Vec<u8>>,
-    /// Only commits of this run.
+    /// Only commits of this run, or with changes made in it.
     pub run: Option<String>,
-    /// Only commits of this author.
+    /// Only those of this step of the run.
+    pub step: Option<u64>,
+    /// Only commits of this author, or with changes by it.
     pub author: Option<String>,
     /// At most so many; 0 means all.
     pub limit: usize,
@@ -83,6 +143,21 @@ impl Store {
         match packed {
             None => Ok(Vec::new()),
             Some(packed) => decode_changes(&packed.unpack(CHANGE_LIST_MAX_BYTES)?),
+        }
+    }
+
+    /// As [`Store::changes`], with those who made them.
+    ///
+    /// # Errors
+    /// `NotFound` if it isn't stored.
+    pub fn attributed_changes(&self, commit: CommitId) -> Result<Vec<AttributedChange>> {
+        let packed = self.inner.database.read(|connection| {
+            let row = history::require(connection, commit)?;
+            history::read_changes(connection, row.number)
+        })?;
+        match packed {
+            None => Ok(Vec::new()),
+            Some(packed) => decode_attributed_changes(&packed.unpack(CHANGE_LIST_MAX_BYTES)?),
         }
     }
 
@@ -123,6 +198,15 @@ impl Store {
                 }
                 _ => None,
             };
+            let filter = ActorFilter {
+                principal: query.author.clone(),
+                run: query.run.clone(),
+                step: query.step,
+            };
+            let taking_part = (!filter.is_empty())
+                .then(|| history::taking_part(connection, &filter))
+                .transpose()?
+                .unwrap_or_default();
             let mut left = touching
                 .as_ref()
                 .map_or(usize::MAX, |touching| touching.len());
@@ -140,14 +224,9 @@ impl Store {
                 }
                 let (id, encoded) = history::read_row(connection, row.number)?;
                 let commit = self.inner.decode(id, &encoded)?;
-                let is_wanted = query
-                    .run
-                    .as_ref()
-                    .is_none_or(|run| commit.run.as_ref() == Some(run))
-                    && query
-                        .author
-                        .as_ref()
-                        .is_none_or(|author| commit.author == *author);
+                let is_wanted = filter.is_empty()
+                    || filter.has_commit(&commit)
+                    || taking_part.contains(&row.number);
                 if is_wanted {
                     found.push(LogEntry { id, commit });
                 }
@@ -193,12 +272,27 @@ pub(crate) fn path_hash(path: &[u8]) -> i64 {
     i64::from_be_bytes(*first)
 }
 
-/// Encodes a list of changes: each path as the length that it shares with the one before, and the
-/// rest.
-pub(crate) fn encode_changes(changes: &[PathChange]) -> Vec<u8> {
-    let mut output = vec![1];
+/// Newest version of the encoding of a list of changes. Version 1 has no actors.
+const CHANGES_VERSION: u8 = 2;
+
+/// Encodes a list of changes: the actors, then each path as the length that it shares with the one
+/// before, the rest, and the positions of its actors.
+pub(crate) fn encode_changes(changes: &[AttributedChange]) -> Vec<u8> {
+    let mut output = vec![CHANGES_VERSION];
+    let mut positions: HashMap<&Actor, u64> = HashMap::new();
+    let mut actors = Vec::new();
+    for actor in changes.iter().flat_map(|change| &change.actors) {
+        positions.entry(actor).or_insert_with(|| {
+            actors.push(actor);
+            actors.len() as u64 - 1
+        });
+    }
+    write_number(&mut output, actors.len() as u64);
+    for actor in actors {
+        actor.encode(&mut output);
+    }
     let mut last: &[u8] = &[];
-    for change in changes {
+    for AttributedChange { change, actors } in changes {
         let shared = last
             .iter()
             .zip(change.path.iter())
@@ -213,17 +307,37 @@ pub(crate) fn encode_changes(changes: &[PathChange]) -> Vec<u8> {
             ChangeKind::Deleted => 3,
             ChangeKind::TypeChanged => 4,
         });
+        write_number(&mut output, actors.len() as u64);
+        for actor in actors {
+            write_number(&mut output, positions[actor.as_ref()]);
+        }
         last = &change.path;
     }
     output
+}
+
+/// Decodes the paths of a list of changes.
+///
+/// # Errors
+/// `Corrupt` if it is malformed.
+pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<PathChange>> {
+    let changes = decode_attributed_changes(bytes)?;
+    Ok(changes.into_iter().map(|change| change.change).collect())
 }
 
 /// Decodes a list of changes.
 ///
 /// # Errors
 /// `Corrupt` if it is malformed.
-pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<PathChange>> {
-    let mut input = Input::open(bytes, "list of changed paths")?;
+pub(crate) fn decode_attributed_changes(bytes: &[u8]) -> Result<Vec<AttributedChange>> {
+    let (version, mut input) =
+        Input::open_versions(bytes, "list of changed paths", CHANGES_VERSION)?;
+    let mut known = Vec::new();
+    if version >= 2 {
+        for _ in 0..input.count()? {
+            known.push(Arc::new(Actor::decode(&mut input)?));
+        }
+    }
     let mut changes = Vec::new();
     let mut last: Vec<u8> = Vec::new();
     while !input.is_empty() {
@@ -241,10 +355,62 @@ pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<PathChange>> {
             4 => ChangeKind::TypeChanged,
             _ => return Err(input.error("unknown kind of change")),
         };
-        changes.push(PathChange {
-            path: last.as_slice().into(),
-            kind,
+        let mut actors = Vec::new();
+        if version >= 2 {
+            for _ in 0..input.count()? {
+                let position = usize::try_from(input.number()?).ok();
+                let actor = position.and_then(|position| known.get(position)).cloned();
+                actors.push(actor.ok_or_else(|| input.error("an actor that is not in it"))?);
+            }
+        }
+        changes.push(AttributedChange {
+            change: PathChange {
+                path: last.as_slice().into(),
+                kind,
+            },
+            actors,
         });
     }
     Ok(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_changes_are_pinned_and_old_ones_are_still_read() {
+        let old = [1, 0, 1, b'a', 0, 1, 2, b'/', b'b', 3];
+        let paths = [
+            (&b"a"[..], ChangeKind::Added),
+            (b"a/b", ChangeKind::Deleted),
+        ];
+        let change =
+            |(path, kind): (&[u8], ChangeKind), actors: Vec<Arc<Actor>>| AttributedChange {
+                change: PathChange {
+                    path: path.into(),
+                    kind,
+                },
+                actors,
+            };
+        let without: Vec<_> = paths.map(|path| change(path, Vec::new())).to_vec();
+        assert_eq!(decode_attributed_changes(&old).unwrap(), without);
+        let ada = Arc::new(Actor::of_principal("ada"));
+        let bob = Arc::new(Actor::of_principal("bob"));
+        let with = vec![
+            change(paths[0], vec![bob.clone()]),
+            change(paths[1], vec![ada, bob]),
+        ];
+        let encoded = encode_changes(&with);
+        assert_eq!(
+            encoded,
+            [
+                2, 2, 3, b'b', b'o', b'b', 0, 3, b'a', b'd', b'a', 0, 0, 1, b'a', 0, 1, 0, 1, 2,
+                b'/', b'b', 3, 2, 1, 0
+            ]
+        );
+        assert_eq!(decode_attributed_changes(&encoded).unwrap(), with);
+        assert!(decode_changes(&[3]).is_err());
+        assert!(decode_changes(&encoded[..encoded.len() - 1]).is_err());
+    }
 }

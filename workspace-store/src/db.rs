@@ -16,6 +16,7 @@ pub(crate) mod overlay;
 pub(crate) mod principals;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
+pub(crate) mod runs;
 mod schema;
 pub(crate) mod writer;
 
@@ -81,6 +82,10 @@ impl Database {
         &self,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        // The writer's thread works on behalf of the one that asked.
+        let source = crate::audit::current_source();
+        let job =
+            move |connection: &Connection| crate::audit::with_source(source, || job(connection));
         self.writer.submit(true, job)?.wait()
     }
 

@@ -44,7 +44,10 @@
 //! # }
 //! ```
 
+pub mod actor;
+pub mod attribution;
 pub mod audit;
+pub mod blame;
 mod blobs;
 pub mod check;
 mod chunker;
@@ -75,6 +78,7 @@ pub mod reader;
 pub mod refs;
 mod resolve;
 pub mod restore;
+pub mod runs;
 pub mod snapshot;
 pub mod source;
 pub mod store;

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit::source_text as audit_text;
 use crate::db::operations::{self, NewOperation};
 use crate::db::{Connection, audit, refs};
 use crate::error::{ErrorKind, Result, StoreError};
@@ -212,7 +213,7 @@ pub(crate) fn record(
         operation.time_ns,
         &crate::audit::AuditRecord {
             principal: operation.author.to_owned(),
-            source: source.to_owned(),
+            source: audit_text(source),
             action: operation.kind.as_str().to_owned(),
             workspace: Some(workspace),
             object: operation.target.to_owned(),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::attribution::Attribution;
 use crate::edit::SnapshotEdit;
 use crate::error::Result;
 use crate::id::{BlobId, CommitId, TreeId};
@@ -75,10 +76,13 @@ pub struct Submission {
     pub base: Root,
     /// What changed since.
     pub edit: SnapshotEdit,
+    /// Who changed it.
+    pub attribution: Attribution,
     /// The commit to make; `None` takes a checkpoint that leaves the branch alone.
     pub commit: Option<CommitRequest>,
     /// Nobody asked for the commit: if nothing but times of directories differs, it is a
-    /// checkpoint.
+    /// checkpoint. If all changes were made by one principal, or in one run or step, it carries
+    /// those.
     pub is_automatic: bool,
     /// First journal segment that is not contained in the result.
     pub first_journal_segment: u64,

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::commits::{encode_changes, path_hash};
-use crate::compress::compress;
+use crate::attribution::{Attribution, actors_of};
+use crate::audit::AuditSource;
+use crate::commits::{AttributedChange, encode_changes, path_hash};
+use crate::db::history::Participant;
 use crate::db::objects::Packed;
 use crate::db::operations::NewOperation;
 use crate::db::refs::BranchRow;
@@ -14,6 +16,7 @@ use crate::db::{self, Connection, history};
 use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{CommitId, WorkspaceId};
+use crate::limits::CHANGE_LIST_MAX_BYTES;
 use crate::object::codec::{commit_id, encode_commit};
 use crate::object::{Commit, CommitKind, Name, Root, Timestamp};
 use crate::operation::{OperationKind, record};
@@ -34,6 +37,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct OverlayUpdate {
     is_automatic: bool,
+    attribution: Attribution,
     pub(crate) first_journal_segment: u64,
     pub(crate) next_inode_number: u64,
     pub(crate) inode_records: BTreeMap<(u64, Name), Option<InodeRecord>>,
@@ -122,6 +126,7 @@ impl Inner {
         let stored = self.store_edit(&submission.base, submission.edit, &|_| {})?;
         let update = OverlayUpdate {
             is_automatic: submission.is_automatic,
+            attribution: submission.attribution,
             first_journal_segment: submission.first_journal_segment,
             next_inode_number: submission.next_inode_number,
             inode_records: submission.inode_records,
@@ -150,20 +155,21 @@ impl Inner {
         update: Option<OverlayUpdate>,
     ) -> Result<(CommitId, bool)> {
         let head = self.commit(expected_head)?;
-        let prepared = match request {
-            Some(request)
-                if head.root != root
-                    || (request.is_named() && head.kind == CommitKind::Snapshot) =>
-            {
-                let changes = self.changes_between(&head.root, &root)?;
-                let is_wanted = !update.as_ref().is_some_and(|update| update.is_automatic)
-                    || !changes.paths.is_empty();
-                is_wanted
-                    .then(|| Prepared::new(expected_head, root.clone(), request, &changes))
-                    .transpose()?
+        let mut prepared = None;
+        if let Some(mut request) = request
+            && (head.root != root || (request.is_named() && head.kind == CommitKind::Snapshot))
+        {
+            let changes = self.changes_between(&head.root, &root)?;
+            let changes = self.attribute(&target, changes, update.as_ref())?;
+            let is_automatic = update.as_ref().is_some_and(|update| update.is_automatic);
+            if is_automatic {
+                changes.describe(&mut request);
             }
-            _ => None,
-        };
+            if !is_automatic || !changes.paths.is_empty() {
+                let commit = Prepared::new(expected_head, root.clone(), request, &changes)?;
+                prepared = Some(commit);
+            }
+        }
         let commit = prepared
             .as_ref()
             .map_or(expected_head, |prepared| prepared.id);
@@ -174,6 +180,7 @@ impl Inner {
             check_head(&target, branch, expected_head)?;
             if let Some(prepared) = &prepared {
                 prepared.write(connection, &target, workspace, branch)?;
+                db::overlay::forget_attribution(connection, branch.number)?;
             }
             if let Some(update) = &update {
                 let state = OverlayState {
@@ -184,10 +191,115 @@ impl Inner {
                 };
                 db::overlay::write(connection, branch.number, &state)?;
                 db::overlay::write_inodes(connection, branch.number, &update.inode_records)?;
+                if prepared.is_none() && !update.attribution.is_empty() {
+                    let packed = Packed::of(&update.attribution.to_bytes())?;
+                    db::overlay::add_attribution(connection, branch.number, &packed)?;
+                }
             }
             Ok(())
         })?;
         Ok((commit, is_new))
+    }
+
+    /// Finds out who made the changes of a commit.
+    fn attribute(
+        &self,
+        target: &Target,
+        changes: Changes,
+        update: Option<&OverlayUpdate>,
+    ) -> Result<AttributedChanges> {
+        let mut noted = Vec::new();
+        if let Some(update) = update {
+            let stored = self.database.read(|connection| {
+                let workspace = db::refs::workspace_number(connection, target.workspace)?;
+                let branch = db::refs::require_branch(connection, workspace, &target.branch)?;
+                db::overlay::attribution(connection, branch.number)
+            })?;
+            for packed in stored {
+                let bytes = packed.unpack(CHANGE_LIST_MAX_BYTES)?;
+                noted.push(Attribution::from_bytes(&bytes)?);
+            }
+            noted.push(update.attribution.clone());
+        }
+        let paths = changes.paths.into_iter().map(|change| AttributedChange {
+            actors: actors_of(
+                &noted,
+                &change.path,
+                changes.links.get(&change.path).copied(),
+            ),
+            change,
+        });
+        Ok(AttributedChanges {
+            paths: paths.collect(),
+            link_names: changes.link_names,
+        })
+    }
+}
+
+/// What a commit changed, and who did.
+#[derive(Debug, Default)]
+pub(crate) struct AttributedChanges {
+    paths: Vec<AttributedChange>,
+    link_names: Vec<(u64, Box<[u8]>)>,
+}
+
+impl From<Changes> for AttributedChanges {
+    fn from(changes: Changes) -> Self {
+        let unattributed = |change| AttributedChange {
+            change,
+            actors: Vec::new(),
+        };
+        Self {
+            paths: changes.paths.into_iter().map(unattributed).collect(),
+            link_names: changes.link_names,
+        }
+    }
+}
+
+impl AttributedChanges {
+    /// From where they came, as far as that is the same for all.
+    fn source(&self) -> Option<AuditSource> {
+        let mut actors = self.paths.iter().flat_map(|change| &change.actors);
+        let mut common = AuditSource::of_actor("mount", actors.next()?);
+        let mut last = None;
+        for actor in actors {
+            if last == Some(actor) {
+                continue;
+            }
+            last = Some(actor);
+            let other = AuditSource::of_actor("mount", actor);
+            if common.pid != other.pid || common.command != other.command {
+                common.pid = None;
+                common.command = Vec::new();
+            }
+            common.container = common
+                .container
+                .filter(|id| other.container.as_ref() == Some(id));
+            common.step = common.step.filter(|step| other.step == Some(*step));
+            common.run = common.run.filter(|run| other.run.as_ref() == Some(run));
+        }
+        Some(common)
+    }
+
+    /// Gives a commit that nobody asked for the principal, run and step that all changes have.
+    fn describe(&self, request: &mut CommitRequest) {
+        let mut actors = self.paths.iter().flat_map(|change| &change.actors);
+        let is_complete = self.paths.iter().all(|change| !change.actors.is_empty());
+        let Some(first) = actors.next().filter(|_| is_complete) else {
+            return;
+        };
+        let (mut principal, mut run, mut step) =
+            (Some(&first.principal), first.run.as_ref(), first.step);
+        for actor in actors {
+            principal = principal.filter(|name| **name == actor.principal);
+            run = run.filter(|run| actor.run.as_ref() == Some(run));
+            step = step.filter(|step| run.is_some() && actor.step == Some(*step));
+        }
+        if let Some(principal) = principal {
+            request.author.clone_from(principal);
+        }
+        request.run = run.cloned();
+        request.step = step.filter(|_| request.run.is_some());
     }
 }
 
@@ -211,6 +323,8 @@ struct Prepared {
     id: CommitId,
     encoded: Vec<u8>,
     commit: Commit,
+    /// From where the changes of a mount came, as far as that is the same for all.
+    source: Option<AuditSource>,
     changes: PreparedChanges,
 }
 
@@ -219,7 +333,7 @@ impl Prepared {
         parent: CommitId,
         root: Root,
         request: CommitRequest,
-        changes: &Changes,
+        changes: &AttributedChanges,
     ) -> Result<Self> {
         let commit = Commit {
             root,
@@ -237,6 +351,7 @@ impl Prepared {
             id,
             encoded,
             commit,
+            source: changes.source(),
             changes: PreparedChanges::new(changes)?,
         })
     }
@@ -258,10 +373,14 @@ impl Prepared {
         self.changes.write(connection, number)?;
         db::refs::move_branch(connection, branch.number, number)?;
         let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
+        let source = match &self.source {
+            Some(source) if target.source == "mount" => source.to_text(),
+            _ => target.source.to_owned(),
+        };
         record(
             connection,
             target.workspace,
-            target.source,
+            &source,
             &NewOperation {
                 workspace,
                 time_ns,
@@ -291,15 +410,25 @@ struct PreparedChanges {
     packed: Packed,
     path_hashes: Vec<i64>,
     link_names: Vec<(u64, Box<[u8]>)>,
+    /// Changes with the actors that took part, one of each.
+    actors: BTreeSet<Participant>,
 }
 
 impl PreparedChanges {
-    fn new(changes: &Changes) -> Result<Self> {
+    fn new(changes: &AttributedChanges) -> Result<Self> {
         let encoded = encode_changes(&changes.paths);
-        let (encoding, stored) = compress(&encoded)?;
         let mut hashes = BTreeSet::new();
+        let mut actors = BTreeSet::new();
         for change in &changes.paths {
-            let mut path = change.path.as_ref();
+            let mut last = None;
+            for actor in &change.actors {
+                // Neighbours mostly have the same.
+                if last != Some(actor) {
+                    actors.insert(Participant::of(actor));
+                    last = Some(actor);
+                }
+            }
+            let mut path = change.change.path.as_ref();
             // Directories above it too, so that the history of a directory can be listed.
             while hashes.insert(path_hash(path)) && !path.is_empty() {
                 let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
@@ -308,13 +437,10 @@ impl PreparedChanges {
         }
         Ok(Self {
             path_count: changes.paths.len(),
-            packed: Packed {
-                encoding,
-                size: encoded.len(),
-                stored: stored.into_owned(),
-            },
+            packed: Packed::of(&encoded)?,
             path_hashes: hashes.into_iter().collect(),
             link_names: changes.link_names.clone(),
+            actors,
         })
     }
 
@@ -326,15 +452,12 @@ impl PreparedChanges {
             &self.packed,
             &self.path_hashes,
         )?;
+        history::insert_participants(connection, commit, &self.actors)?;
         history::insert_link_names(connection, &self.link_names)
     }
 }
 
 /// Writes the path index of a commit.
-pub(crate) fn record_changes(
-    connection: &Connection,
-    commit: i64,
-    changes: &Changes,
-) -> Result<()> {
-    PreparedChanges::new(changes)?.write(connection, commit)
+pub(crate) fn record_changes(connection: &Connection, commit: i64, changes: Changes) -> Result<()> {
+    PreparedChanges::new(&changes.into())?.write(connection, commit)
 }

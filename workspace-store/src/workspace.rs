@@ -107,7 +107,7 @@ impl Store {
             let number =
                 db::refs::insert_workspace(connection, id, &name, DEFAULT_BRANCH, created, None)?;
             let commit = history::insert(connection, number, head, &encoded, &[])?;
-            crate::submit::record_changes(connection, commit, &Default::default())?;
+            crate::submit::record_changes(connection, commit, Default::default())?;
             db::refs::insert_branch(connection, number, DEFAULT_BRANCH, commit)?;
             record(
                 connection,

@@ -62,6 +62,7 @@ fn child() {
             })
             .collect();
         let submission = Submission {
+            attribution: Default::default(),
             expected_head: head.commit,
             base: head.root.clone(),
             edit: SnapshotEdit::changing(&head.root, entries),

@@ -238,7 +238,9 @@ fn g10_tampering_any_byte_of_an_audit_row_is_found() {
         let original = read(&connection);
         use rusqlite::types::Value;
         let variants: Vec<Value> = match &original {
-            Value::Integer(number) => vec![Value::Integer(number ^ 1 << 40)],
+            Value::Integer(number) => (0..8)
+                .map(|byte| Value::Integer(number ^ 4 << (8 * byte)))
+                .collect(),
             Value::Text(text) => (0..text.len())
                 .map(|at| {
                     let mut bytes = text.clone().into_bytes();
@@ -281,4 +283,57 @@ fn g10_tampering_any_byte_of_an_audit_row_is_found() {
     assert_eq!(is_broken_at("cut off at the end"), Some(3));
     connection.execute("DELETE FROM audit", []).unwrap();
     assert_eq!(is_broken_at("all gone"), Some(1));
+}
+
+#[test]
+fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
+    let broken_at = |damage: &str, anchor: bool| -> Option<u64> {
+        let directory = tempfile::tempdir().unwrap();
+        let connection = closed_store(directory.path());
+        let (sequence, hash): (i64, Vec<u8>) = connection
+            .query_row(
+                "SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .unwrap();
+        let sequence = sequence as u64;
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        connection
+            .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")
+            .unwrap();
+        connection.execute_batch(damage).unwrap();
+        connection.close().unwrap();
+        let store = open(directory.path()).unwrap();
+        let anchor = anchor.then_some((sequence, hash.as_str()));
+        let found = store.audit_verify_to(anchor).unwrap().broken;
+        store.close().unwrap();
+        found.map(|found| found.sequence)
+    };
+    assert_eq!(broken_at("", true), None);
+    assert_eq!(
+        broken_at("DELETE FROM audit WHERE sequence = 1", false),
+        Some(1)
+    );
+    assert_eq!(
+        broken_at("DELETE FROM audit WHERE sequence = 2", false),
+        Some(2)
+    );
+    let last = "(SELECT max(sequence) FROM audit)";
+    assert!(broken_at(&format!("DELETE FROM audit WHERE sequence = {last}"), false).is_some());
+    let swap = "UPDATE audit SET sequence = -1 WHERE sequence = 1;
+                UPDATE audit SET sequence = 1 WHERE sequence = 2;
+                UPDATE audit SET sequence = 2 WHERE sequence = -1";
+    assert_eq!(broken_at(swap, false), Some(1));
+    // Cut off so well that the log itself doesn't show it: the anchor does.
+    let cut = format!(
+        "DELETE FROM audit WHERE sequence = {last};
+         UPDATE meta SET value = (SELECT sequence || ' ' || lower(hex(hash)) FROM audit
+             ORDER BY sequence DESC LIMIT 1) WHERE key = 'audit_head'"
+    );
+    assert_eq!(broken_at(&cut, false), None);
+    assert!(broken_at(&cut, true).is_some());
+    let all = "DELETE FROM audit; DELETE FROM meta WHERE key = 'audit_head'";
+    assert_eq!(broken_at(all, false), None);
+    assert_eq!(broken_at(all, true), Some(1));
 }

@@ -21,10 +21,13 @@ pub struct LogArgs {
     /// Only commits that touch these paths or something below them
     #[arg(value_name = "PATH", value_parser = path_parser())]
     pub paths: Vec<PathText>,
-    /// Only commits of this run
+    /// Only commits of this run, or with changes made in it
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
-    /// Only commits of this author
+    /// Only those of this step of the run
+    #[arg(long, value_name = "N", requires = "run")]
+    pub step: Option<u64>,
+    /// Only commits of this author, or with changes by it
     #[arg(long, value_name = "PRINCIPAL")]
     pub by: Option<String>,
     /// At most this many commits [default: all]

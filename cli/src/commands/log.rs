@@ -2,6 +2,7 @@
 
 use computerd_api::v1::{CommitInfo, DiffOptions, LogPage, LogQuery, ShowQuery};
 
+use super::blame::processes_text;
 use super::diff::{options, print_diff};
 use super::short_id;
 use super::status::first_line;
@@ -25,6 +26,7 @@ pub async fn log(context: &Context<'_>, arguments: LogArgs) -> Result<()> {
         revision: arguments.target.revision,
         paths: arguments.paths,
         run: arguments.run,
+        step: arguments.step,
         author: arguments.by,
         limit: None,
         after: None,
@@ -94,6 +96,9 @@ pub async fn show(context: &Context<'_>, arguments: ShowArgs) -> Result<()> {
         return printer.json("show", &shown);
     }
     printer.write(several_lines(context, &shown.commit))?;
+    if !arguments.format.name_status {
+        printer.write(processes_text(context, &shown.processes))?;
+    }
     if arguments.no_patch || shown.diff.entries.is_empty() {
         return Ok(());
     }

@@ -112,7 +112,7 @@ pub async fn list(context: &Context<'_>) -> Result<()> {
             sanitize(mount.workspace.as_bytes()),
             state,
             sanitize(mount.principal.as_bytes()),
-            if mount.read_only { "read-only" } else { "live" }.to_owned(),
+            super::status::access(mount).to_owned(),
             mount.uncommitted_count.to_string(),
             relative(&mount.since, now),
         ]);

@@ -96,12 +96,26 @@ pub fn describe_mount(mount: &MountInfo) -> String {
         .branch
         .clone()
         .unwrap_or_else(|| short_id(&mount.commit).to_owned());
-    let access = if mount.read_only { "read-only" } else { "live" };
+    let shared = if mount.shared && !mount.read_only {
+        ", beside others"
+    } else {
+        ""
+    };
     format!(
-        "{} {what} as {}, {access}",
+        "{} {what} as {}, {}{shared}",
         sanitize(mount.mountpoint.as_bytes()),
-        sanitize(mount.principal.as_bytes())
+        sanitize(mount.principal.as_bytes()),
+        access(mount)
     )
+}
+
+/// What may be done in a mount, in a word.
+pub fn access(mount: &MountInfo) -> &'static str {
+    match (mount.read_only, mount.restricted) {
+        (true, _) => "read-only",
+        (false, true) => "by grants",
+        (false, false) => "live",
+    }
 }
 
 /// The first line of a message, harmless.

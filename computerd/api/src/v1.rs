@@ -1,6 +1,7 @@
 //! Version 1 of the control API.
 
 pub mod access;
+pub mod attribution;
 pub mod audit;
 pub mod commit;
 pub mod config;
@@ -20,6 +21,7 @@ pub mod volume;
 pub mod workspace;
 
 pub use access::*;
+pub use attribution::*;
 pub use audit::*;
 pub use commit::*;
 pub use config::*;

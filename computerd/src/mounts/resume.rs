@@ -52,14 +52,10 @@ impl Mounts {
             let is_of_group =
                 |(id, mounted): &(&u64, &Mounted)| mounted.record.shares.unwrap_or(**id) == group;
             let found = table.mounts.iter().find(is_of_group);
-            found.map(|(_, mounted)| (mounted.session.clone(), mounted.filesystem.clone()))
+            found.map(|(_, mounted)| mounted.clone())
         };
-        if let Some((session, filesystem)) = shared {
-            let mounted = Mounted {
-                record,
-                session,
-                filesystem,
-            };
+        if let Some(first) = shared {
+            let mounted = Mounted { record, ..first };
             self.table.lock().mounts.insert(held.id, mounted);
             return Ok(());
         }
@@ -71,7 +67,7 @@ impl Mounts {
                 filesystem.set_read_only(true);
             }
         }
-        let (environment, _) =
+        let (environment, _, handler) =
             session::environment(self, daemon, held.id, record.clone(), &filesystem);
         let session = Session::resume(held.descriptor, record.session.clone(), environment)
             .map_err(|error| Error::new(ErrorKind::Io, error.to_string()).with_source(error))?;
@@ -81,6 +77,7 @@ impl Mounts {
             Mounted {
                 record,
                 session: Arc::new(session),
+                handler,
                 filesystem,
             },
         );

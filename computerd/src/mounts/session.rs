@@ -4,20 +4,27 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuse_mount::fs::Filesystem;
+use fuse_mount::fs::{Filesystem, FilesystemSession};
 use fuse_mount::fuse::mount::find_mount;
 use fuse_mount::fuse::{Environment, MountError, Session, SessionOptions, SessionState};
 use parking_lot::Mutex;
 use workspace_store::object::Timestamp;
 
 use super::record::{Holder, MountRecord, RECORD_VERSION};
-use super::{MountParameters, Mounts};
+use super::{MountParameters, Mounts, grants};
 use crate::convert;
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Source of our mounts in the list of mounts.
 const SOURCE: &str = "kura";
+
+/// A session that was made.
+pub(super) struct Started {
+    pub(super) record: MountRecord,
+    pub(super) session: Arc<Session>,
+    pub(super) handler: Arc<FilesystemSession>,
+}
 
 /// What a session works with.
 pub(super) fn environment(
@@ -26,18 +33,30 @@ pub(super) fn environment(
     id: u64,
     record: MountRecord,
     filesystem: &Arc<Filesystem>,
-) -> (Environment, Arc<Holder>) {
+) -> (Environment, Arc<Holder>, Arc<FilesystemSession>) {
+    let (workspace, principal) = (record.workspace_id, record.principal.clone());
+    let handler = FilesystemSession::with_policy(
+        filesystem.clone(),
+        &principal,
+        grants::policy(&daemon.store, workspace, &principal),
+        Some(grants::recorder(
+            &daemon.store,
+            workspace,
+            &principal,
+            record.volume.is_some(),
+        )),
+    );
     let holder = Arc::new(Holder {
         link: daemon.link.clone(),
         id,
         record: Mutex::new(record),
     });
     let environment = Environment {
-        handler: filesystem.clone(),
+        handler: handler.clone(),
         holder: Some(holder.clone()),
         flush_helper: Some(mounts.flush_helper.clone()),
     };
-    (environment, holder)
+    (environment, holder, handler)
 }
 
 /// Mounts.
@@ -47,10 +66,11 @@ pub(super) fn start(
     id: u64,
     parameters: MountParameters,
     filesystem: &Arc<Filesystem>,
-) -> Result<(MountRecord, Session)> {
+    is_shared: bool,
+) -> Result<Started> {
     let mountpoint = parameters.mountpoint.clone();
     let is_read_only = parameters.read_only || filesystem.is_read_only();
-    let options = SessionOptions {
+    let mut options = SessionOptions {
         source: SOURCE.to_owned(),
         subtype: Some(SOURCE.to_owned()),
         read_only: is_read_only,
@@ -60,6 +80,10 @@ pub(super) fn start(
         gid_map: parameters.gid_map,
         ..SessionOptions::default()
     };
+    // Where nothing is written, the kernel must not believe to know the files' lengths best.
+    if is_shared || is_read_only {
+        options = options.shared();
+    }
     let record = MountRecord {
         version: RECORD_VERSION,
         workspace_id: parameters.workspace.id,
@@ -79,13 +103,17 @@ pub(super) fn start(
             by_helper: false,
         },
     };
-    let (environment, holder) = environment(mounts, daemon, id, record, filesystem);
+    let (environment, holder, handler) = environment(mounts, daemon, id, record, filesystem);
     let session = Session::mount(&mountpoint, options, environment).map_err(|error| {
         daemon.link.release(id);
         mount_error(&mountpoint, error)
     })?;
     let record = holder.record.lock().clone();
-    Ok((record, session))
+    Ok(Started {
+        record,
+        session: Arc::new(session),
+        handler,
+    })
 }
 
 /// Makes another place of a mount that is there.

@@ -4,8 +4,11 @@ use computerd_api::v1::route;
 
 use super::Api;
 use crate::ui;
-use crate::verbs::{commits, config, control, diff, files, history, mounts, references, revert};
-use crate::verbs::{grants, principals, transfer, workspaces};
+use crate::verbs::{
+    attribution, commits, config, control, diff, files, grants, history, mounts, principals,
+    references, revert,
+};
+use crate::verbs::{transfer, workspaces};
 
 /// What a principal with a token may ask for; the verbs look at its grants. Everything else is the
 /// administrator's.
@@ -45,8 +48,8 @@ pub const OPEN_TO_PAGE: &[(&str, &str)] = &[
     ("POST", route::LOG),
     ("POST", route::SHOW),
     ("POST", route::DIFF),
-    ("POST", "/v1/workspaces/{workspace}/blame"),
-    ("POST", "/v1/workspaces/{workspace}/runs"),
+    ("POST", route::BLAME),
+    ("POST", route::RUNS),
     ("POST", route::AUDIT),
     ("POST", route::ROLLBACK),
     ("POST", route::UNDO),
@@ -70,6 +73,18 @@ pub(super) fn add(api: &mut Api) {
     );
     api.post(route::LOG, "History, newest first", history::log);
     api.post(route::SHOW, "One commit with its changes", history::show);
+    api.post(route::BLAME, "Who last changed a path", attribution::blame);
+    api.post(route::RUNS, "List runs", attribution::runs);
+    api.post(
+        route::RUN_BEGIN,
+        "Begin a run's step",
+        attribution::begin_run,
+    );
+    api.post(
+        route::RUN_END,
+        "End a run's step: commit what it left",
+        attribution::end_run,
+    );
     api.post(route::DIFF, "Difference between two states", diff::diff);
     api.post(route::LIST, "Entries of a directory", files::list);
     api.bytes(route::CONTENT, "Bytes of a file", files::content);
@@ -144,6 +159,11 @@ pub(super) fn add(api: &mut Api) {
         mounts::unmount,
     );
     api.post(route::AUDIT, "Audit entries, newest first", history::audit);
+    api.post(
+        route::AUDIT_HEAD,
+        "Newest audit entry, signed on request",
+        history::audit_head,
+    );
     api.post(
         route::AUDIT_VERIFY,
         "Check the whole audit chain",

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Bytes;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::{self, Caller};
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::server;
+use crate::server::{self, Peer};
 
 /// Where the page is let in, and where it asks whether it is.
 pub const SESSION: &str = "/session";
@@ -74,6 +74,8 @@ pub struct Guard {
     /// The daemon.
     pub daemon: Arc<Daemon>,
     caller: Caller,
+    /// The process that asked for the page.
+    peer: Peer,
     workspace: Option<String>,
     port: u16,
     token: Secret,
@@ -89,13 +91,14 @@ impl Guard {
     /// If there is no randomness.
     pub fn new(
         daemon: Arc<Daemon>,
-        caller: Caller,
+        (caller, peer): (Caller, Peer),
         workspace: Option<String>,
         port: u16,
     ) -> Result<Self> {
         Ok(Self {
             daemon,
             caller,
+            peer,
             workspace,
             port,
             token: Secret::new()?,
@@ -236,7 +239,9 @@ pub async fn check_session(
         let hint = "use the command line";
         return guard.refuse(ErrorKind::PermissionDenied, &what, hint);
     }
-    request.extensions_mut().insert(guard.caller.clone());
+    let extensions = request.extensions_mut();
+    extensions.insert(guard.caller.clone());
+    extensions.insert(ConnectInfo(guard.peer));
     next.run(request).await
 }
 

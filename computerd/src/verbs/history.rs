@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use computerd_api::v1::{
-    AuditList, AuditQuery, AuditVerification, LogPage, LogQuery, OperationList, OperationQuery,
-    PathText, ShowQuery, ShowResult,
+    AuditHead, AuditHeadRequest, AuditList, AuditQuery, AuditVerification, AuditVerifyRequest,
+    LogPage, LogQuery, OperationList, OperationQuery, PathText, ShowQuery, ShowResult,
 };
 use workspace_store::CommitId;
 use workspace_store::audit::AuditQuery as StoreAuditQuery;
@@ -13,9 +13,11 @@ use workspace_store::id::WorkspaceId;
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::is_at_or_below;
 
+use super::attribution;
 use super::diff::{self, Side};
 use super::revert::undone_operations;
 use crate::access::{Caller, Scope};
+use crate::audit_key;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,6 +47,7 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
         start: Some(start),
         path: None,
         run: query.run.clone(),
+        step: query.step,
         author: query.author.clone(),
         // With a place to go on from, how many come before it isn't known; nor how many of the
         // first ones can be seen.
@@ -86,6 +89,7 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
     }
     if let (true, Some(path)) = (entries.is_empty(), query.paths.first())
         && query.run.is_none()
+        && query.step.is_none()
         && query.author.is_none()
     {
         return Err(Error::new(
@@ -195,6 +199,11 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
     Ok(ShowResult {
         commit: scope.commit_info(id, &commit, names)?,
         diff,
+        processes: attribution::by_process(
+            &commit,
+            daemon.store.attributed_changes(id)?,
+            &query.options.paths,
+        )?,
     })
 }
 
@@ -304,14 +313,31 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     Ok(AuditList { entries })
 }
 
-/// The body of a request that has nothing to say.
-#[derive(Debug, Default, serde::Deserialize, utoipa::ToSchema)]
-pub struct NoBody {}
+/// The newest entry of the audit log.
+pub fn audit_head(call: &Call, request: AuditHeadRequest) -> Result<AuditHead> {
+    let daemon = &call.daemon;
+    let (sequence, hash) = daemon.store.audit_head()?;
+    let mut head = AuditHead {
+        sequence,
+        hash,
+        time: convert::time(workspace_store::object::Timestamp::now()),
+        ..AuditHead::default()
+    };
+    if request.sign {
+        audit_key::AuditKey::load_or_make(&daemon.directory.audit_key())?.sign(&mut head);
+    }
+    Ok(head)
+}
 
-/// Checks the whole audit chain.
-pub fn verify_audit(call: &Call, _: NoBody) -> Result<AuditVerification> {
+/// Checks the whole audit chain, and that it leads to a head that was kept elsewhere.
+pub fn verify_audit(call: &Call, request: AuditVerifyRequest) -> Result<AuditVerification> {
     let store = &call.daemon.store;
-    let verification = store.audit_verify()?;
+    let anchor = request.head.as_ref();
+    if let Some(head) = anchor {
+        audit_key::check_signature(head)?;
+    }
+    let verification =
+        store.audit_verify_to(anchor.map(|head| (head.sequence, head.hash.as_str())))?;
     let newest = store.audit(&StoreAuditQuery {
         limit: 1,
         ..StoreAuditQuery::default()

@@ -134,25 +134,6 @@ impl State {
         self.spill_if_needed(number, size, size)
     }
 
-    /// Puts a buffer into pieces, where the change that follows needs that.
-    pub(crate) fn spill_if_needed(
-        &mut self,
-        number: u64,
-        start: u64,
-        end: u64,
-    ) -> Result<(), Errno> {
-        if let Some(bytes) = self.spill_before(number, end, start) {
-            self.record(
-                0,
-                &Record::Spill {
-                    number,
-                    data: &bytes,
-                },
-            )?;
-        }
-        Ok(())
-    }
-
     pub(crate) fn get_xattr(&self, number: u64, name: &[u8], size: u32) -> Result<Response, Errno> {
         let inode = self.inode(number)?;
         let value = inode.xattrs.get(name).ok_or(Errno(libc::ENODATA))?;

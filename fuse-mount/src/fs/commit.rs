@@ -21,6 +21,10 @@ const JOURNAL_CHECKPOINT_BYTES: u64 = 256 << 20;
 /// Pause after a commit by the policy failed, at first and at most.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// A commit waits so long for what is still to be found out about those who made its changes.
+const UNKNOWN_WAIT: Duration = Duration::from_millis(50);
+/// Files that a commit makes the kernel ask for again; of more, none.
+const REFRESHED_FILES: usize = 256;
 /// Attempts to find a moment with few new changes before writers are held up for a switch.
 const SWITCH_ATTEMPTS: usize = 3;
 /// Changed inodes that are few: storing them takes milliseconds.
@@ -31,6 +35,12 @@ impl Filesystem {
     pub fn commit(&self, request: CommitRequest) -> Result<CommitOutcome> {
         let _guard = self.commit_lock.lock();
         self.submit_cut(Some(request), false)
+    }
+
+    /// Commits everything written so far as the policy would.
+    pub fn commit_by_policy(&self) -> Result<CommitOutcome> {
+        let _guard = self.commit_lock.lock();
+        self.submit_cut(Some(self.policy_request()), true)
     }
 
     /// The live tree as stored objects, without a commit.
@@ -46,6 +56,7 @@ impl Filesystem {
     ) -> Result<CommitOutcome> {
         // The store knows whether a name without changes makes a commit.
         let is_named = commit.as_ref().is_some_and(CommitRequest::is_named);
+        self.threads.finish(Instant::now() + UNKNOWN_WAIT);
         let mut cut = {
             let mut settled = self.settle();
             let unchanged = nothing_to_store(&mut settled.state, commit.is_some());
@@ -57,8 +68,19 @@ impl Filesystem {
         let is_checkpoint = commit.is_none();
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
+        let written = cut.written_files();
         let result = self.source.submit(submission);
-        let result = finish(&mut self.state.lock(), cut, is_checkpoint, result);
+        let result = {
+            let mut state = self.state.lock();
+            state.forget_writers(&written);
+            finish(&mut state, cut, is_checkpoint, result)
+        };
+        // Before the next write to them the kernel asks, in the name of who writes.
+        let refreshed = written.iter().filter(|_| written.len() <= REFRESHED_FILES);
+        for session in self.session_references() {
+            let refresh = |number: &u64| session.refresh_attributes(*number);
+            refreshed.clone().for_each(refresh);
+        }
         if is_checkpoint {
             // The policy's thread may have seen nothing uncommitted meanwhile.
             self.changed.notify_all();
@@ -284,6 +306,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         expected_head: cut.head,
         base: cut.base.clone(),
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
+        attribution: std::mem::take(&mut cut.attribution),
         commit,
         is_automatic: false,
         first_journal_segment: cut.first_journal_segment,

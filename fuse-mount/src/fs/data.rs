@@ -1,11 +1,14 @@
 //! Operations on file content: write, allocate, seek, copy; and directory listings.
 
+use workspace_store::object::Name;
+
 use super::attributes::{FILE_MAX_BYTES, without_privileges};
 use super::clock;
 use super::content;
 use super::inode::{Content, SMALL_FILE_BYTES};
 use super::request::{Caller, DirectoryEntry, Errno, Response};
 use super::state::State;
+use super::view::View;
 use crate::journal::record::{RangeKind, Record};
 
 /// Longest copy in one request; the caller asks again for the rest.
@@ -19,6 +22,8 @@ pub(crate) struct WriteRequest<'a> {
     pub(crate) kill_suid_gid: bool,
     /// From the kernel's cache: the kernel sends the times itself.
     pub(crate) from_cache: bool,
+    /// To the end of the file, which may lie elsewhere than where the kernel believes.
+    pub(crate) appends: bool,
 }
 
 /// What to list of a directory.
@@ -38,10 +43,15 @@ impl State {
     ) -> Result<Response, Errno> {
         let WriteRequest {
             number,
-            offset,
+            mut offset,
             data,
             ..
         } = *write;
+        if write.appends
+            && let Some(content) = self.inode(number)?.content()
+        {
+            offset = content.size();
+        }
         let end = offset
             .checked_add(data.len() as u64)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -149,7 +159,6 @@ impl State {
         self.prepare_change(from)?;
         self.prepare_change(to)?;
         let length = self.copied_bytes(from, from_offset, length)?;
-        let content = self.inode(from)?.content().ok_or(Errno(libc::EINVAL))?;
         let end = to_offset
             .checked_add(length)
             .filter(|end| *end <= FILE_MAX_BYTES)
@@ -160,7 +169,7 @@ impl State {
         if from == to && from_offset < end && to_offset < from_offset + length {
             return Err(Errno(libc::EINVAL));
         }
-        if let Content::Small(bytes) = content {
+        if let Some(bytes) = self.buffered(from)? {
             let start = from_offset as usize;
             let data = bytes[start..start + length as usize].to_vec();
             return self.write(
@@ -171,6 +180,7 @@ impl State {
                     data: &data,
                     kill_suid_gid: !caller.is_root,
                     from_cache: false,
+                    appends: false,
                 },
             );
         }
@@ -205,7 +215,11 @@ impl State {
     }
 
     /// Entries of a directory after a position.
-    pub(crate) fn list(&mut self, request: &ListRequest) -> Result<Response, Errno> {
+    pub(crate) fn list(
+        &mut self,
+        request: &ListRequest,
+        view: Option<&View>,
+    ) -> Result<Response, Errno> {
         let number = request.number;
         self.load_directory(number)?;
         let is_removed = self.inode(number)?.link_count == 0;
@@ -230,13 +244,16 @@ impl State {
                 });
             }
         }
-        let mut listed = Vec::new();
-        for (position, found) in self.names(number)?.after(request.cookie) {
-            if !fits(&found.name) {
-                break;
+        let listed = match view.filter(|view| !view.is_unrestricted()) {
+            None => {
+                let fitting = self.names(number)?.after(request.cookie);
+                fitting
+                    .take_while(|(_, found)| fits(&found.name))
+                    .map(|(position, found)| (position, found.name.clone(), found.number))
+                    .collect()
             }
-            listed.push((position, found.name.clone(), found.number));
-        }
+            Some(view) => self.visible_names(number, request.cookie, view, &mut fits)?,
+        };
         for (cookie, name, child) in listed {
             let inode = self.inode(child)?;
             let file_type = inode.kind.file_type();
@@ -258,6 +275,33 @@ impl State {
             });
         }
         Ok(Response::Directory(entries))
+    }
+
+    /// Names after a position that a view shows, as many as fit.
+    fn visible_names(
+        &mut self,
+        number: u64,
+        mut cookie: u64,
+        view: &View,
+        fits: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<Vec<(u64, Name, u64)>, Errno> {
+        let mut listed = Vec::new();
+        loop {
+            let next = self.names(number)?.after(cookie).next();
+            let Some((position, name, child)) =
+                next.map(|(position, found)| (position, found.name.clone(), found.number))
+            else {
+                break;
+            };
+            cookie = position;
+            if view.shows(self, number, &name, child)? {
+                if !fits(&name) {
+                    break;
+                }
+                listed.push((position, name, child));
+            }
+        }
+        Ok(listed)
     }
 
     /// Whether reading a file's range is quick enough for the dispatch thread.

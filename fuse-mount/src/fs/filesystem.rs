@@ -2,30 +2,35 @@
 //!
 //! Threads: any number of sessions call [`Filesystem::handle`]; one thread of its own makes commits
 //! by the policy; commits and switches exclude each other (`commit_lock`). Lock order:
-//! `commit_lock`, `synced`, `state`; `sessions` is taken alone. No lock is held while the kernel is
+//! `commit_lock`, `synced`, `state`, `sessions`. No lock is held while the kernel is
 //! asked to write its cache back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use workspace_store::id::CommitId;
 use workspace_store::object::Root;
 use workspace_store::source::WorkspaceSource;
 
+use super::actors::{Threads, Who};
+use super::attribution::announces_write;
 use super::content::Frozen;
 use super::data::{ListRequest, WriteRequest};
 use super::inode::{Inode, Kind};
 use super::load::KnownPlaces;
 use super::names::{NAME_MAX_BYTES, NewInode};
 use super::request::{
-    Caller, Errno, Failure, FilesystemStatistics, KernelSession, Mode, Notification, Request,
-    Response,
+    Caller, Changed, Errno, Failure, FilesystemStatistics, HeldAnswer, KernelSession, Mode,
+    Notification, Request, Response,
 };
 use super::state::State;
+use super::told::RESUMING;
+use super::view::View;
+use crate::process::Processes;
 
 /// When changes become commits by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +66,8 @@ pub struct FilesystemOptions {
     pub is_read_only: bool,
     /// A kernel connection of an earlier daemon will be resumed on it.
     pub is_resumed: bool,
+    /// Finds out who changes something.
+    pub processes: Arc<Processes>,
 }
 
 /// Result of a commit.
@@ -113,7 +120,9 @@ pub struct Filesystem {
     /// Wakes the policy's thread.
     pub(super) changed: Condvar,
     pub(super) known: KnownPlaces,
-    pub(super) sessions: Mutex<Vec<(u64, SessionReference)>>,
+    /// Who sends requests.
+    pub(super) threads: Threads,
+    pub(super) sessions: Mutex<Vec<Attached>>,
     pub(super) next_session: AtomicU64,
     pub(super) commit_lock: Mutex<()>,
     /// Bytes of the journal that are on the disk.
@@ -121,14 +130,23 @@ pub struct Filesystem {
     pub(super) is_read_only: AtomicBool,
     pub(super) is_closing: AtomicBool,
     pub(super) policy: Mutex<CommitPolicy>,
+    pub(super) opened: Instant,
     pub(super) policy_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-pub(super) struct SessionReference(Arc<dyn KernelSession>);
+/// A kernel connection and what its principal may see, if that is limited.
+pub(super) type Seer = (Arc<dyn KernelSession>, Option<Arc<View>>);
 
-impl std::fmt::Debug for SessionReference {
+/// A kernel connection.
+pub(super) struct Attached {
+    number: u64,
+    kernel: Arc<dyn KernelSession>,
+    view: Option<Arc<View>>,
+}
+
+impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("KernelSession")
+        f.write_str("Attached")
     }
 }
 
@@ -142,6 +160,18 @@ impl Filesystem {
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+    ) -> std::result::Result<Response, Failure> {
+        self.handle_in(None, caller, request, mode, &mut Changed::default())
+    }
+
+    /// As [`Filesystem::handle`], as far as a view allows; says what kernels must forget.
+    pub(super) fn handle_in(
+        &self,
+        view: Option<&View>,
+        caller: &Caller,
+        request: &Request<'_>,
+        mode: Mode,
+        changed: &mut Changed,
     ) -> std::result::Result<Response, Failure> {
         match request {
             Request::Sync { .. } | Request::SyncDirectory { .. } | Request::SyncFilesystem => {
@@ -178,18 +208,38 @@ impl Filesystem {
                 offset,
                 size,
             } => {
-                return self.read(*inode, *offset, *size, mode);
+                let asked = ReadRequest {
+                    number: *inode,
+                    offset: *offset,
+                    size: *size,
+                };
+                return self.read(view, caller, &asked, mode);
             }
             _ => {}
         }
         if changes_something(request) && self.is_read_only.load(Ordering::Acquire) {
             return Err(Failure::Errno(Errno(libc::EROFS)));
         }
+        let who =
+            (changes_something(request) || announces_write(request)).then(|| self.author(caller));
         let mut state = self.state.lock();
+        if let Some(who) = &who {
+            state.begin(who, request);
+        }
         let was_clean = state.first_change.is_none();
         let mode = |state: &State| Some(state.inodes.get(&written_by(request)?)?.mode);
         let mode_before = mode(&state);
-        let result = self.answer(&mut state, caller, request);
+        let end = written_by(request).and_then(|number| state.size_of(number));
+        let result = self.answer(&mut state, view, caller, request, changed);
+        changed.others = state.take_told();
+        changed.own.extend(misplaced(request, end));
+        if state.is_resumed && !changed.others.is_empty() {
+            if self.opened.elapsed() < RESUMING {
+                state.outdated.extend(changed.others.iter().cloned());
+            } else if state.session_count < 2 {
+                state.told = None;
+            }
+        }
         let has_new_mode = mode(&state) != mode_before;
         let is_dirty_now = was_clean && state.first_change.is_some();
         drop(state);
@@ -205,16 +255,51 @@ impl Filesystem {
         result.map_err(Failure::Errno)
     }
 
+    /// Who asks. May wait a moment for that.
+    fn author(&self, caller: &Caller) -> Arc<Who> {
+        if caller.pid == 0 {
+            return Who::nobody();
+        }
+        self.threads.find(caller.principal, caller.pid)
+    }
+
+    /// The number by which requests name a principal ([`Caller::principal`]).
+    pub fn principal(&self, name: &str) -> u32 {
+        self.threads.principal(name)
+    }
+
     fn answer(
         &self,
         state: &mut State,
+        view: Option<&View>,
+        caller: &Caller,
+        request: &Request<'_>,
+        changed: &mut Changed,
+    ) -> std::result::Result<Response, Errno> {
+        self.find_inodes(state, request)?;
+        let Some(view) = view.filter(|view| !view.is_unrestricted()) else {
+            return self.carry_out(state, None, caller, request);
+        };
+        // What an earlier daemon did was allowed then, and may look impossible now.
+        if !(caller.is_resent && state.answered.contains_key(&caller.unique)) {
+            view.check(state, caller, request, changed)?;
+        }
+        let mut response = self.carry_out(state, Some(view), caller, request)?;
+        view.cover_response(state, request, &mut response);
+        Ok(response)
+    }
+
+    fn carry_out(
+        &self,
+        state: &mut State,
+        view: Option<&View>,
         caller: &Caller,
         request: &Request<'_>,
     ) -> std::result::Result<Response, Errno> {
-        self.find_inodes(state, request)?;
         if caller.is_resent
             && let Some(number) = state.answered.get(&caller.unique).copied()
         {
+            state.note_told_again(request);
             return answer_again(state, request, number);
         }
         match *request {
@@ -354,6 +439,7 @@ impl Filesystem {
                 data,
                 kill_suid_gid,
                 from_cache,
+                appends,
             } => state.write(
                 caller,
                 &WriteRequest {
@@ -362,6 +448,7 @@ impl Filesystem {
                     data,
                     kill_suid_gid,
                     from_cache,
+                    appends,
                 },
             ),
             Request::SetXattr {
@@ -380,13 +467,16 @@ impl Filesystem {
                 size,
                 overhead_bytes,
                 plus,
-            } => state.list(&ListRequest {
-                number: inode,
-                cookie,
-                size,
-                overhead_bytes,
-                plus,
-            }),
+            } => {
+                let asked = ListRequest {
+                    number: inode,
+                    cookie,
+                    size,
+                    overhead_bytes,
+                    plus,
+                };
+                state.list(&asked, view)
+            }
             Request::Allocate {
                 inode,
                 offset,
@@ -437,14 +527,27 @@ impl Filesystem {
 
     fn read(
         &self,
-        number: u64,
-        offset: u64,
-        size: u32,
+        view: Option<&View>,
+        caller: &Caller,
+        asked: &ReadRequest,
         mode: Mode,
     ) -> std::result::Result<Response, Failure> {
+        let ReadRequest {
+            number,
+            offset,
+            size,
+        } = *asked;
         let mut state = self.state.lock();
         if state.is_resumed {
             state.find_inode(number, &self.known)?;
+        }
+        if let Some(view) = view {
+            let request = Request::Read {
+                inode: number,
+                offset,
+                size,
+            };
+            view.check(&mut state, caller, &request, &mut Changed::default())?;
         }
         if mode == Mode::Inline && !state.is_quick_read(number, u64::from(size)) {
             return Err(Failure::WouldBlock);
@@ -508,28 +611,73 @@ impl Filesystem {
 
     /// Adds a kernel connection; returns its number for [`Filesystem::detach_session`].
     pub fn attach_session(&self, session: Arc<dyn KernelSession>) -> u64 {
+        self.attach(session, None)
+    }
+
+    pub(super) fn attach(&self, session: Arc<dyn KernelSession>, view: Option<Arc<View>>) -> u64 {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let outdated = self.state.lock().outdated.clone();
-        for notification in outdated {
-            session.notify(notification);
+        let mut state = self.state.lock();
+        for notification in &state.outdated {
+            session.notify(notification.clone());
         }
-        self.sessions
-            .lock()
-            .push((number, SessionReference(session)));
+        let mut sessions = self.sessions.lock();
+        sessions.push(Attached {
+            number,
+            kernel: session,
+            view,
+        });
+        state.session_count = sessions.len();
+        state.told = (sessions.len() > 1 || state.is_resumed).then(Vec::new);
         number
     }
 
     /// Removes a kernel connection.
     pub fn detach_session(&self, number: u64) {
-        self.sessions.lock().retain(|(found, _)| *found != number);
+        let mut state = self.state.lock();
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|attached| attached.number != number);
+        state.session_count = sessions.len();
+        if sessions.len() < 2 {
+            state.told = None;
+        }
     }
 
     pub(super) fn session_references(&self) -> Vec<Arc<dyn KernelSession>> {
         self.sessions
             .lock()
             .iter()
-            .map(|(_, session)| Arc::clone(&session.0))
+            .map(|attached| Arc::clone(&attached.kernel))
             .collect()
+    }
+
+    /// One of the connections.
+    pub(super) fn kernel_session(&self, number: u64) -> Option<Arc<dyn KernelSession>> {
+        let sessions = self.sessions.lock();
+        let found = sessions.iter().find(|attached| attached.number == number)?;
+        Some(Arc::clone(&found.kernel))
+    }
+
+    /// The connections with their views.
+    pub(super) fn session_views(&self) -> Vec<Seer> {
+        self.sessions
+            .lock()
+            .iter()
+            .map(|attached| (Arc::clone(&attached.kernel), attached.view.clone()))
+            .collect()
+    }
+
+    /// Queues what a session has changed for the kernels of the others.
+    pub(super) fn tell_others(&self, own: u64, changed: &[Notification], answer: &HeldAnswer) {
+        let sessions: Vec<Arc<dyn KernelSession>> = self
+            .sessions
+            .lock()
+            .iter()
+            .filter(|attached| attached.number != own)
+            .map(|attached| Arc::clone(&attached.kernel))
+            .collect();
+        for session in sessions {
+            session.tell(changed, answer);
+        }
     }
 
     pub(super) fn notify_sessions(&self, notifications: &[Notification]) {
@@ -574,6 +722,13 @@ impl Filesystem {
         *self.policy.lock() = policy;
         self.changed.notify_all();
     }
+}
+
+/// A part of a file.
+struct ReadRequest {
+    number: u64,
+    offset: u64,
+    size: u32,
 }
 
 /// The answer to a request that an earlier daemon carried out already.
@@ -635,8 +790,26 @@ fn written_by(request: &Request<'_>) -> Option<u64> {
     }
 }
 
+/// What the kernel that asked has in its cache at a wrong place: it believed the end of the file to
+/// be elsewhere than at `end`.
+fn misplaced(request: &Request<'_>, end: Option<u64>) -> Option<Notification> {
+    match *request {
+        Request::Write {
+            inode,
+            offset,
+            appends: true,
+            ..
+        } if end.is_some_and(|end| end != offset) => Some(Notification::Inode {
+            inode,
+            offset: offset.min(end?) as i64,
+            length: 0,
+        }),
+        _ => None,
+    }
+}
+
 /// The inodes that a request names.
-fn numbers_of(request: &Request<'_>) -> [u64; 2] {
+pub(super) fn numbers_of(request: &Request<'_>) -> [u64; 2] {
     match *request {
         Request::Lookup { parent, .. }
         | Request::MakeNode { parent, .. }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use workspace_store::attribution::Attribution;
 use workspace_store::edit::{
     DirectoryEdit, EntryEdit, InodeEdit, LinkEdit, NodeEdit, SnapshotEdit,
 };
@@ -30,6 +31,8 @@ pub(crate) struct Cut {
     pub(crate) head: CommitId,
     pub(crate) base: Root,
     pub(crate) edit: SnapshotEdit,
+    /// Who changed what.
+    pub(crate) attribution: Attribution,
     pub(crate) inode_records: InodeRecords,
     pub(crate) first_journal_segment: u64,
     pub(crate) next_number: u64,
@@ -37,6 +40,13 @@ pub(crate) struct Cut {
     pub(crate) first_change: Option<std::time::Instant>,
     changes: Changes,
     contents: Vec<(u64, Content)>,
+}
+
+impl Cut {
+    /// Files with new content.
+    pub(crate) fn written_files(&self) -> Vec<u64> {
+        self.contents.iter().map(|(number, _)| *number).collect()
+    }
 }
 
 /// Names to write, by directory.
@@ -53,6 +63,7 @@ impl State {
             None => {
                 let number = self.journal.rotate();
                 self.epoch += 1;
+                self.actors.begin_segment();
                 if carry_over {
                     self.carry_over()?;
                     self.journal.mark_cut(number);
@@ -66,7 +77,7 @@ impl State {
         let root = self.directory_edit(ROOT, &names, &mut contents);
         let mut links = BTreeMap::new();
         let mut inode_records = self.inode_records(&names);
-        for number in &changes.inodes {
+        for number in changes.inodes.keys() {
             let Some(inode) = self.inodes.get(number) else {
                 continue;
             };
@@ -90,9 +101,10 @@ impl State {
         let root_attributes = self
             .inodes
             .get(&ROOT)
-            .filter(|_| changes.inodes.contains(&ROOT))
+            .filter(|_| changes.inodes.contains_key(&ROOT))
             .map(Inode::stored_attributes);
         Ok(Cut {
+            attribution: self.attribution(&changes),
             first_change: self.first_change.take(),
             head: self.head,
             base: self.base.clone(),
@@ -141,6 +153,10 @@ impl State {
             }
         }
         self.journal.release_before(cut.first_journal_segment);
+        let Self {
+            actors, changes, ..
+        } = self;
+        actors.forget_unused(|number| changes.has_actor(number));
     }
 
     /// The store refused the cut: its changes are still to be stored.
@@ -158,10 +174,10 @@ impl State {
             names
                 .entry(*directory)
                 .or_default()
-                .extend(changed.iter().cloned());
+                .extend(changed.keys().cloned());
             reached.push(*directory);
         }
-        for number in &changes.inodes {
+        for number in changes.inodes.keys() {
             let Some(inode) = self.inodes.get(number) else {
                 continue;
             };

@@ -339,6 +339,8 @@ pub(crate) struct Inode {
     pub(crate) needs_known_record: bool,
     /// The epoch of the journal ([`State::epoch`](super::state::State)) that tells where it is.
     pub(crate) noted_epoch: u32,
+    /// Number of who writes to it, by what the kernel tells; 0 if nobody is known to.
+    pub(crate) writer: u32,
 }
 
 impl Inode {
@@ -364,6 +366,7 @@ impl Inode {
             is_inherited: false,
             needs_known_record: true,
             noted_epoch: 0,
+            writer: 0,
         }
     }
 

@@ -64,7 +64,7 @@ impl State {
     }
 
     /// The inode of this name in a directory, which is loaded first.
-    fn find(&mut self, parent: u64, name: &[u8]) -> Result<Option<u64>, Errno> {
+    pub(crate) fn find(&mut self, parent: u64, name: &[u8]) -> Result<Option<u64>, Errno> {
         if name.len() > NAME_MAX_BYTES {
             return Err(Errno(libc::ENAMETOOLONG));
         }
@@ -137,6 +137,11 @@ impl State {
         new: &NewInode<'_>,
     ) -> Result<Response, Errno> {
         let number = self.make_inode(caller, parent, None, new)?;
+        if self.has_views {
+            // Until it gets a name it belongs to the directory.
+            let path = self.path_of_inode(parent);
+            self.last_paths.insert(number, path.into());
+        }
         self.entry(number).map(Response::Entry)
     }
 
@@ -348,6 +353,7 @@ impl State {
         inode.is_inherited = false;
         if inode.lookups == 0 && inode.link_count == 0 {
             self.orphans.remove(&number);
+            self.last_paths.remove(&number);
             self.inodes.remove(&number);
         }
     }

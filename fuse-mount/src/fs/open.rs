@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use workspace_store::error::{ErrorKind, Result, StoreError};
 use workspace_store::source::WorkspaceSource;
 
+use super::actors::Threads;
 use super::filesystem::{Filesystem, FilesystemOptions};
 use super::inode::Content;
 use super::load::KnownPlaces;
@@ -80,6 +81,8 @@ impl Filesystem {
             .with_hint("keep the directory and report it; `kura log` shows what is committed")
         })?;
         state.is_replaying = false;
+        let last_number = state.actors.last_number();
+        state.actors.end_replay();
         state.is_resumed = options.is_resumed;
         state.is_checkpointed = state.base != head.root;
         if !options.is_resumed {
@@ -108,7 +111,10 @@ impl Filesystem {
             state.is_checkpointed = false;
         }
         let is_read_only = options.is_read_only;
+        let processes = Arc::clone(&options.processes);
         let filesystem = Arc::new(Self {
+            opened: Instant::now(),
+            threads: Threads::new(processes, &options.author, last_number),
             policy: Mutex::new(options.policy),
             options,
             source,

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use workspace_store::object::Timestamp;
 
@@ -50,9 +51,11 @@ pub struct Caller {
     pub gid: u32,
     /// User 0 of the host, before the mapping: may change a set-id program and leave it one.
     pub is_root: bool,
+    /// Principal of the session, by its number in the filesystem; 0 is the filesystem's own.
+    pub principal: u32,
     /// Process (thread) id in the daemon's pid namespace, 0 if unknown.
     pub pid: u32,
-    /// The kernel's number of the request, without the resend bit.
+    /// Number of the request, without the resend bit; different in each connection.
     pub unique: u64,
     /// The kernel sent this request before, to a daemon that died; a mutation in the journal is
     /// answered from there and not repeated.
@@ -224,13 +227,15 @@ pub enum Request<'a> {
         offset: u64,
         size: u32,
     },
-    /// `from_cache`: the kernel writes back its cache; owner of the data unknown.
+    /// `from_cache`: the kernel writes back its cache; owner of the data unknown. `appends`: to the
+    /// end of the file, wherever the kernel believes it to be.
     Write {
         inode: u64,
         offset: u64,
         data: &'a [u8],
         kill_suid_gid: bool,
         from_cache: bool,
+        appends: bool,
     },
     StatFilesystem,
     Sync {
@@ -348,7 +353,7 @@ pub struct FilesystemStatistics {
 
 /// Something the kernel must forget because it changed behind its back. Sent by a thread of its
 /// own, never by one that serves requests: the kernel may wait for a lock that a request holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[expect(
     missing_docs,
     reason = "the fields are those of the kernel's notifications"
@@ -370,6 +375,25 @@ pub enum Notification {
         length: i64,
     },
 }
+
+/// What kernels must forget because of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// The kernels of all other sessions, before the request is answered.
+    pub others: Vec<Notification>,
+    /// The kernel of the session that asked, after its answer.
+    pub own: Vec<Notification>,
+}
+
+impl Changed {
+    /// Whether no kernel has anything to forget.
+    pub fn is_empty(&self) -> bool {
+        self.others.is_empty() && self.own.is_empty()
+    }
+}
+
+/// An answer that is kept back: it is given when the last of these is dropped.
+pub type HeldAnswer = Arc<dyn Send + Sync>;
 
 /// What programs watch in a session's mount (inotify, fanotify).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -438,6 +462,10 @@ pub trait KernelSession: Send + Sync {
 
     /// Queues a notification; returns at once.
     fn notify(&self, notification: Notification);
+
+    /// Queues what another session has changed; returns at once. The answer is let go when the
+    /// kernel was told, or when that takes too long.
+    fn tell(&self, changed: &[Notification], answer: &HeldAnswer);
 
     /// Makes the kernel ask for an inode's attributes again, before it returns. Takes no lock in
     /// the kernel that a request could hold, so any thread may call it.

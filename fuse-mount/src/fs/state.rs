@@ -6,17 +6,21 @@
 //!
 //! Locking: one mutex of the filesystem guards the whole state.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::sync::Arc;
 
+use workspace_store::attribution::ActorSet;
 use workspace_store::id::CommitId;
 use workspace_store::object::{LinkId, Name, Root, Timestamp};
 use workspace_store::source::WorkspaceSource;
 
+use super::actors::Actors;
 use super::content;
-use super::inode::{Content, Directory, Inode, Kind, Names, Places, ROOT, linked_number};
+use super::inode::{
+    Content, Directory, Inode, Kind, Names, Places, ROOT, SMALL_FILE_BYTES, linked_number,
+};
 use super::request::{Errno, Notification};
 use super::settle::Touched;
 use crate::journal::record::{AttributesChange, Creation, Record, StoredSource};
@@ -50,26 +54,54 @@ pub(crate) type NumberSet = HashSet<u64, BuildHasherDefault<NumberHasher>>;
 /// What changed since the last cut.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// By directory: names that came, went, or stand for something else.
-    pub(crate) names: NumberMap<BTreeSet<Name>>,
-    /// Inodes whose attributes or content changed.
-    pub(crate) inodes: NumberSet,
+    /// By directory: names that came, went, or stand for something else, and who did that.
+    pub(crate) names: NumberMap<ChangedNames>,
+    /// Inodes whose attributes or content changed, and who changed them; nobody, where only names
+    /// in a directory or of a file changed.
+    pub(crate) inodes: NumberMap<ActorSet>,
     /// Files with several names that lost the last one.
     pub(crate) gone_links: HashSet<LinkId>,
+    /// Changed names of directories that moved or went since, by the path that they had.
+    pub(crate) earlier_names: Vec<(Vec<u8>, ChangedNames)>,
+    /// Directories that moved: where they were or came to, and who moved them.
+    pub(crate) moved: Vec<(Vec<u8>, u32)>,
 }
+
+/// Names that changed, and who changed them.
+pub(crate) type ChangedNames = BTreeMap<Name, ActorSet>;
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty() && self.inodes.is_empty() && self.gone_links.is_empty()
     }
 
+    /// Whether somebody made one of them.
+    pub(crate) fn has_actor(&self, number: u32) -> bool {
+        let earlier = self.earlier_names.iter().map(|(_, names)| names);
+        let names = self
+            .names
+            .values()
+            .chain(earlier)
+            .flat_map(BTreeMap::values);
+        let mut sets = names.chain(self.inodes.values());
+        self.moved.iter().any(|(_, mover)| *mover == number)
+            || sets.any(|set| set.iter().any(|found| found == number))
+    }
+
     /// Adds what changed before.
     pub(crate) fn merge(&mut self, earlier: Changes) {
         for (directory, names) in earlier.names {
-            self.names.entry(directory).or_default().extend(names);
+            let known = self.names.entry(directory).or_default();
+            for (name, actors) in names {
+                known.entry(name).or_default().extend(&actors);
+            }
         }
-        self.inodes.extend(earlier.inodes);
+        for (number, actors) in earlier.inodes {
+            self.inodes.entry(number).or_default().extend(&actors);
+        }
         self.gone_links.extend(earlier.gone_links);
+        self.earlier_names.extend(earlier.earlier_names);
+        self.moved.extend(earlier.moved);
     }
 }
 
@@ -99,6 +131,8 @@ pub(crate) struct State {
     pub(crate) is_checkpointed: bool,
     pub(crate) next_number: u64,
     pub(crate) changes: Changes,
+    /// Who made them.
+    pub(crate) actors: Actors,
     /// Inodes without a name that the kernel still uses.
     pub(crate) orphans: NumberSet,
     pub(crate) journal: Journal,
@@ -124,6 +158,18 @@ pub(crate) struct State {
     pub(crate) last_change: Option<std::time::Instant>,
     /// What changes while a moment for a cut is looked for.
     pub(crate) touched: Option<Touched>,
+    /// What the kernels of other sessions must forget because of the request at hand; `None` while
+    /// there are none.
+    pub(crate) told: Option<Vec<Notification>>,
+    /// Counts moves of directories: places below them have changed.
+    pub(crate) moves: u64,
+    /// Some session's principal may not do everything.
+    pub(crate) has_views: bool,
+    /// Where inodes were that have lost their last name and are in use; kept while there are
+    /// such sessions.
+    pub(crate) last_paths: NumberMap<Box<[u8]>>,
+    /// Kernel connections.
+    pub(crate) session_count: usize,
 }
 
 impl State {
@@ -156,6 +202,7 @@ impl State {
             is_inherited: false,
             needs_known_record: false,
             noted_epoch: 0,
+            writer: 0,
         };
         let mut inodes = NumberMap::default();
         inodes.insert(ROOT, root);
@@ -167,6 +214,7 @@ impl State {
             is_checkpointed: false,
             next_number,
             changes: Changes::default(),
+            actors: Actors::default(),
             orphans: NumberSet::default(),
             journal,
             epoch: 1,
@@ -181,6 +229,11 @@ impl State {
             first_change: None,
             last_change: None,
             touched: None,
+            told: None,
+            moves: 0,
+            has_views: false,
+            last_paths: NumberMap::default(),
+            session_count: 0,
         }
     }
 
@@ -194,6 +247,12 @@ impl State {
     /// An inode that must be in the table.
     pub(crate) fn inode(&self, number: u64) -> Result<&Inode, Errno> {
         self.inodes.get(&number).ok_or(Errno(libc::ESTALE))
+    }
+
+    /// Length of a regular file.
+    pub(crate) fn size_of(&self, number: u64) -> Option<u64> {
+        let content = self.inodes.get(&number)?.content()?;
+        Some(content.size())
     }
 
     pub(crate) fn inode_mut(&mut self, number: u64) -> Result<&mut Inode, Errno> {
@@ -217,10 +276,12 @@ impl State {
         for number in record.named_inodes() {
             self.note_place(number, record.takes_last_space())?;
         }
+        self.note_actor(record.takes_last_space())?;
         let location = self
             .journal
             .append(unique, record)
             .map_err(|error| journal_errno(&error))?;
+        self.note_told(record);
         self.apply(unique, record, Some(location));
         if let Some(touched) = &mut self.touched {
             touched.note(record);
@@ -361,6 +422,13 @@ impl State {
                 Ok(())
             }
             Record::Known { .. } => Ok(()),
+            Record::Actor {
+                number,
+                description,
+            } => {
+                self.actors.replay(*number, description);
+                Ok(())
+            }
             Record::Outdated {
                 number,
                 parent,
@@ -387,16 +455,20 @@ impl State {
 
     /// Notes that a name of a directory changed.
     pub(crate) fn mark_name(&mut self, directory: u64, name: &[u8]) {
-        self.changes
-            .names
-            .entry(directory)
-            .or_default()
-            .insert(name.into());
+        let actor = self.actors.current();
+        let names = self.changes.names.entry(directory).or_default();
+        names.entry(name.into()).or_default().add(actor);
     }
 
     /// Notes that attributes or content of an inode changed.
     pub(crate) fn mark_inode(&mut self, number: u64) {
-        self.changes.inodes.insert(number);
+        let actor = self.actors.current();
+        self.changes.inodes.entry(number).or_default().add(actor);
+    }
+
+    /// Notes that an inode must be stored because of a change of names, which is noted with those.
+    fn mark_touched(&mut self, number: u64) {
+        self.changes.inodes.entry(number).or_default();
     }
 
     /// A directory's names changed at `time`.
@@ -404,7 +476,7 @@ impl State {
         let directory = self.inode_mut(number)?;
         directory.mtime = time;
         directory.ctime = time;
-        self.mark_inode(number);
+        self.mark_touched(number);
         Ok(())
     }
 
@@ -422,6 +494,9 @@ impl State {
             .names_mut(parent)?
             .insert(name, number)
             .ok_or(Errno(libc::ENOSPC))?;
+        if self.has_views {
+            self.last_paths.remove(&number);
+        }
         let inode = self.inode_mut(number)?;
         inode.places.add((parent, position));
         if inode.is_directory()
@@ -439,8 +514,15 @@ impl State {
             .names_mut(parent)?
             .remove(name)
             .ok_or(Errno(libc::ENOENT))?;
+        let path = self.has_views.then(|| self.path_in(parent, name));
         let inode = self.inode_mut(number)?;
         inode.places.remove((parent, position));
+        if let Some(path) = path
+            && inode.places.as_slice().is_empty()
+        {
+            self.last_paths.insert(number, path.into());
+        }
+        let inode = self.inode(number)?;
         if inode.is_directory()
             && let Some(directory) = self.inode_mut(parent)?.directory_mut()
         {
@@ -457,7 +539,7 @@ impl State {
         inode.link_count = inode.link_count.saturating_sub(1);
         let (is_gone, is_used, link) = (inode.link_count == 0, inode.is_used(), inode.link);
         if !is_gone {
-            self.mark_inode(number);
+            self.mark_touched(number);
             return Ok(());
         }
         if let Some(link) = link {
@@ -468,6 +550,7 @@ impl State {
         if is_used {
             self.orphans.insert(number);
         } else {
+            self.last_paths.remove(&number);
             self.inodes.remove(&number);
         }
         Ok(())
@@ -506,6 +589,7 @@ impl State {
                 is_inherited: self.is_replaying,
                 needs_known_record: false,
                 noted_epoch: self.epoch,
+                writer: self.actors.current(),
             },
         );
         match creation.place {
@@ -541,7 +625,9 @@ impl State {
             for (directory, position) in places {
                 if let Some(found) = self.names(directory)?.at(position) {
                     let name = found.name.clone();
-                    self.mark_name(directory, &name);
+                    // What it stands for is the same for who looks.
+                    let names = self.changes.names.entry(directory).or_default();
+                    names.entry(name).or_default();
                 }
             }
         }
@@ -549,12 +635,13 @@ impl State {
             self.changes.gone_links.remove(&link);
         }
         self.orphans.remove(&number);
-        self.mark_inode(number);
+        self.mark_touched(number);
         self.add_name(parent, name, number)?;
         self.touch_directory(parent, time)
     }
 
     fn apply_removal(&mut self, parent: u64, name: &[u8], time: Timestamp) -> Result<(), Errno> {
+        self.note_earlier_place(parent, name);
         let number = self.take_name(parent, name)?;
         self.touch_directory(parent, time)?;
         self.lose_link(number, time)
@@ -568,16 +655,27 @@ impl State {
         whiteout: u64,
         time: Timestamp,
     ) -> Result<(), Errno> {
+        self.note_earlier_place(parent, name);
+        self.note_earlier_place(new_parent, new_name);
+        self.note_move(parent, name);
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
+        if is_exchange {
+            self.note_move(new_parent, new_name);
+        }
         let moved = self.take_name(parent, name)?;
         let replaced = match self.names(new_parent)?.get(new_name) {
             Some(_) => Some(self.take_name(new_parent, new_name)?),
             None => None,
         };
         self.add_name(new_parent, new_name, moved)?;
+        let is_directory = |number| self.inode(number).is_ok_and(Inode::is_directory);
+        if is_directory(moved) || replaced.is_some_and(is_directory) {
+            self.moves += 1;
+        }
         self.inode_mut(moved)?.ctime = time;
         self.mark_inode(moved);
         if let Some(replaced) = replaced {
-            if flags & libc::RENAME_EXCHANGE != 0 {
+            if is_exchange {
                 self.add_name(parent, name, replaced)?;
                 self.inode_mut(replaced)?.ctime = time;
                 self.mark_inode(replaced);
@@ -597,6 +695,10 @@ impl State {
                 xattrs: Default::default(),
                 time,
             })?;
+        }
+        self.note_move(new_parent, new_name);
+        if is_exchange {
+            self.note_move(parent, name);
         }
         self.touch_directory(parent, time)?;
         self.touch_directory(new_parent, time)
@@ -618,8 +720,13 @@ impl State {
         inode.atime = change.atime;
         inode.mtime = change.mtime;
         inode.ctime = change.ctime;
-        // Access and change times alone are not part of a version.
-        if is_stored_change && inode.link_count > 0 {
+        let inode_has_name = inode.link_count > 0;
+        // Access and change times alone are not part of a version. But who sends the times of what
+        // was written by nobody who is known is the writer, also where they are as before.
+        let set = self.changes.inodes.get(&change.number);
+        let has_unknown_author = set.is_some_and(|set| set.iter().any(|actor| actor == 0));
+        let is_author = is_stored_change || has_unknown_author;
+        if is_author && inode_has_name {
             self.mark_inode(change.number);
         }
         Ok(())
@@ -715,22 +822,53 @@ impl State {
         })
     }
 
-    /// Whether the change can be written into the content without putting it into pieces first;
-    /// else the bytes that a [`Record::Spill`] must carry.
-    pub(crate) fn spill_before(
-        &self,
-        number: u64,
-        end: u64,
-        starts_at: u64,
-    ) -> Option<Arc<Vec<u8>>> {
-        match self.inode(number).ok()?.content()? {
-            Content::Small(bytes)
-                if !bytes.is_empty()
-                    && !content::fits_small(bytes.len() as u64, starts_at, end) =>
+    /// The bytes of content that is one buffer, here or in a replay: a small file in pieces without
+    /// a hole is one when the replay begins at a commit that stored it.
+    pub(crate) fn buffered(&self, number: u64) -> Result<Option<Arc<Vec<u8>>>, Errno> {
+        match self.inode(number)?.content() {
+            Some(Content::Small(bytes)) => Ok(Some(Arc::clone(bytes))),
+            Some(Content::Extents(map))
+                if map.size() <= SMALL_FILE_BYTES && map.holes().is_empty() =>
             {
-                Some(Arc::clone(bytes))
+                let mut bytes = vec![0; map.size() as usize];
+                let frozen = content::Frozen {
+                    content: Content::Extents(Arc::clone(map)),
+                    source: Arc::clone(&self.source),
+                };
+                let count = frozen.read(0, &mut bytes).map_err(|error| {
+                    tracing::error!(%error, number, "content can't be read");
+                    Errno(libc::EIO)
+                })?;
+                if count != bytes.len() {
+                    return Err(Errno(libc::EIO));
+                }
+                Ok(Some(Arc::new(bytes)))
             }
-            _ => None,
+            _ => Ok(None),
+        }
+    }
+
+    /// Puts a buffer into pieces, here and in a replay, if a change of bytes from `start` to `end`
+    /// needs that.
+    pub(crate) fn spill_if_needed(
+        &mut self,
+        number: u64,
+        start: u64,
+        end: u64,
+    ) -> Result<(), Errno> {
+        let size = self.inode(number)?.content().map_or(0, Content::size);
+        if size == 0 || content::fits_small(size, start, end) {
+            return Ok(());
+        }
+        match self.buffered(number)? {
+            Some(data) => self.record(
+                0,
+                &Record::Spill {
+                    number,
+                    data: &data,
+                },
+            ),
+            None => Ok(()),
         }
     }
 

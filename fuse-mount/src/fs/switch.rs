@@ -295,6 +295,7 @@ impl State {
     pub(crate) fn apply_switch(&mut self, plan: SwitchPlan, target: Root) {
         let now = clock::now();
         let nameless_before = self.orphans.clone();
+        self.moves += 1;
         for (link, (number, stored, link_count)) in plan.new_links {
             let mut inode = Inode::from_stored(&stored, Some(now));
             inode.link = Some(link);
@@ -413,6 +414,7 @@ impl State {
                 if is_used {
                     self.orphans.insert(number);
                 } else {
+                    self.last_paths.remove(&number);
                     self.inodes.remove(&number);
                 }
             }

@@ -10,17 +10,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use workspace_store::object::{Attributes, Name, TreeEntry};
+use workspace_store::policy::Access;
 
-use super::filesystem::Filesystem;
+use super::filesystem::{Filesystem, Seer};
 use super::inode::{Kind, ROOT};
-use super::request::{Event, Happening, KernelSession, Notification, Watched};
+use super::request::{Event, Happening, Notification, Watched};
 use super::state::State;
 use super::switch::SwitchPlan;
+use super::view::View;
 
 /// The sessions in whose mounts something is watched, and what.
 #[derive(Default)]
 pub(super) struct Watchers {
-    sessions: Vec<Arc<dyn KernelSession>>,
+    sessions: Vec<Seer>,
     watched: Watched,
 }
 
@@ -41,14 +43,14 @@ impl Filesystem {
     /// state's lock; who starts to watch afterwards misses the events.
     pub(super) fn find_watchers(&self) -> Watchers {
         let mut watchers = Watchers::default();
-        for session in self.session_references() {
+        for (session, view) in self.session_views() {
             let watched = session.watched();
             if watched.is_nothing() {
                 continue;
             }
             watchers.watched.everything |= watched.everything;
             watchers.watched.inodes.extend(watched.inodes);
-            watchers.sessions.push(session);
+            watchers.sessions.push((session, view));
         }
         watchers
     }
@@ -86,9 +88,14 @@ impl Filesystem {
                     Notification::Inode { .. } => false,
                 });
         let announce = |events: &[Event]| {
-            if !events.is_empty() {
-                for session in &watchers.sessions {
-                    session.announce(events);
+            for (session, view) in &watchers.sessions {
+                let seen: Vec<Event> = events
+                    .iter()
+                    .filter(|event| sees(view, event))
+                    .cloned()
+                    .collect();
+                if !seen.is_empty() {
+                    session.announce(&seen);
                 }
             }
         };
@@ -239,18 +246,30 @@ impl State {
     }
 
     /// Path of a directory from the root, without a slash at its start.
-    fn path_of(&self, number: u64) -> Option<Vec<u8>> {
-        let mut names = Vec::new();
+    pub(super) fn path_of(&self, number: u64) -> Option<Vec<u8>> {
+        let mut names: Vec<&[u8]> = Vec::new();
         let mut number = number;
         while number != ROOT {
-            let (parent, position) = *self.inode(number).ok()?.places.as_slice().first()?;
-            names.push(&self.names(parent).ok()?.at(position)?.name);
+            let Some((parent, position)) =
+                self.inode(number).ok()?.places.as_slice().first().copied()
+            else {
+                names.push(self.last_paths.get(&number)?);
+                break;
+            };
+            names.push(self.names(parent).ok()?.at(position)?.name.as_ref());
             number = parent;
         }
         names.reverse();
-        let names: Vec<&[u8]> = names.into_iter().map(AsRef::as_ref).collect();
         Some(names.join(&b'/'))
     }
+}
+
+/// Whether what an event is about is visible in a view, if there is one.
+fn sees(view: &Option<Arc<View>>, event: &Event) -> bool {
+    view.as_ref().is_none_or(|view| {
+        view.is_unrestricted()
+            || view.access_of_path(&join(&event.directory, &event.name)) > Access::Hidden
+    })
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

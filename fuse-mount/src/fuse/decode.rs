@@ -304,6 +304,8 @@ pub fn decode<'a>(
                 data: body.data(head.size)?,
                 kill_suid_gid: head.write_flags & WRITE_KILL_SUIDGID != 0,
                 from_cache: head.write_flags & WRITE_CACHE != 0,
+                appends: head.write_flags & WRITE_CACHE == 0
+                    && head.flags as i32 & libc::O_APPEND != 0,
             }
         }
         Opcode::StatFs => Request::StatFilesystem,

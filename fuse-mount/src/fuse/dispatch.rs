@@ -7,7 +7,8 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 
 use nix::errno::Errno as SystemErrno;
 use nix::sys::uio::writev;
@@ -20,11 +21,14 @@ use super::events::Echoes;
 use super::flush::Barriers;
 use super::hold::Holds;
 use super::init::Negotiated;
+use super::late::{Gate, LateAnswer};
+use super::notify::Notifier;
 use super::options::SessionOptions;
+use super::placement::Placement;
 use super::protocol::{HEADER_ROOM_BYTES, InitFlags, Opcode, UNIQUE_RESEND};
 use super::uid_map::{Direction, translate_acl};
 use super::workers::{Job, Outstanding, Workers};
-use crate::fs::request::{Caller, Errno, Failure, Mode, Request, Response};
+use crate::fs::request::{Caller, Changed, Errno, Failure, HeldAnswer, Mode, Request, Response};
 
 /// Told when INIT arrives: records what was agreed on.
 pub(super) type OnInit = Box<dyn Fn(&Negotiated) -> std::io::Result<()> + Send + Sync>;
@@ -41,14 +45,28 @@ pub(super) struct Server {
     pub(super) echoes: Arc<Echoes>,
     pub(super) holds: Arc<Holds>,
     pub(super) outstanding: Arc<Outstanding>,
+    /// Tells this connection's requests from those of others that have the same number.
+    pub(super) connection_tag: u64,
+    pub(super) gate: Arc<Gate>,
+    pub(super) notifier: Weak<Notifier>,
     pub(super) on_init: OnInit,
     pub(super) on_ready: Box<dyn Fn(Result<(), String>) + Send + Sync>,
+}
+
+/// A tag in the upper bits of requests' numbers, which the kernel counts up from zero for each
+/// connection: the journal of a filesystem with several sessions must tell them apart, also after
+/// a restart. Follows from the session's name, which outlives restarts.
+pub(super) fn connection_tag(id: &str) -> u64 {
+    const TAG_SHIFT: u32 = 46;
+    u64::from(crc32fast::hash(id.as_bytes()) & 0xffff) << TAG_SHIFT
 }
 
 /// What became of a request.
 pub(super) enum Outcome {
     /// The reply is ready to be written.
     Answer,
+    /// So is this one, for when the kernels of other sessions know what it did.
+    Late(Arc<LateAnswer>),
     /// No reply is expected.
     Silent,
     /// A worker has to do it.
@@ -78,7 +96,9 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
     // Seeks wait for writes, and barriers, which wait for all jobs of the workers.
     let mut seekers = Workers::start(1, buffer_bytes, Arc::default(), make_work)
         .map_err(|error| SystemErrno::from_raw(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+    let mut placement = Placement::of_this_thread(server.device.clone());
     loop {
+        let start = Instant::now();
         let length = match nix::unistd::read(&*server.device, &mut buffer) {
             Ok(length) => length,
             // ENOENT: the request went away while it was being read.
@@ -90,8 +110,13 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
             Err(SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => return Ok(()),
             Err(errno) => return Err(errno),
         };
+        if let Ok((header, _)) = decode::decode_header(&buffer[..length]) {
+            let is_waiting = header.opcode.is_some_and(Opcode::is_waited_for);
+            placement.begin(header.pid, is_waiting, start.elapsed());
+        }
         match server.process(&buffer[..length], Mode::Inline, &mut reply) {
             Outcome::Answer => server.write(&mut reply, &buffer[..length]),
+            Outcome::Late(answer) => answer.give(reply.to_vec()),
             Outcome::Silent => {}
             Outcome::HandOver => {
                 server.counters.handed_over.fetch_add(1, Ordering::Relaxed);
@@ -101,6 +126,7 @@ pub(super) fn run(server: &Arc<Server>) -> Result<(), SystemErrno> {
                 pool.hand_over(&mut buffer, length);
             }
         }
+        placement.end();
     }
 }
 
@@ -125,6 +151,7 @@ impl Server {
         }
         match self.process(bytes, Mode::MayBlock, reply) {
             Outcome::Answer => self.write(reply, bytes),
+            Outcome::Late(answer) => answer.give(reply.to_vec()),
             Outcome::Silent => {}
             Outcome::HandOver => {
                 tracing::error!("the filesystem would block where it may");
@@ -136,11 +163,10 @@ impl Server {
     /// Does and answers a request that was put aside.
     pub(super) fn answer_late(&self, bytes: &[u8]) {
         let mut reply = Reply::default();
-        if matches!(
-            self.process(bytes, Mode::MayBlock, &mut reply),
-            Outcome::Answer
-        ) {
-            self.write(&mut reply, bytes);
+        match self.process(bytes, Mode::MayBlock, &mut reply) {
+            Outcome::Answer => self.write(&mut reply, bytes),
+            Outcome::Late(answer) => answer.give(reply.to_vec()),
+            Outcome::Silent | Outcome::HandOver => {}
         }
     }
 
@@ -236,8 +262,9 @@ impl Server {
             uid: self.encoding.uid_map.to_store(header.uid),
             gid: self.encoding.gid_map.to_store(header.gid),
             is_root: header.uid == 0,
+            principal: 0,
             pid: header.pid,
-            unique: header.unique & !UNIQUE_RESEND,
+            unique: header.unique & !UNIQUE_RESEND | self.connection_tag,
             is_resent: header.is_resent(),
         }
     }
@@ -253,14 +280,24 @@ impl Server {
         }
     }
 
-    /// Calls the filesystem; a panic is an I/O error.
+    /// Calls the filesystem with a request that changes nothing; a panic is an I/O error.
     pub(super) fn call(
         &self,
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
     ) -> Result<Response, Failure> {
-        let call = AssertUnwindSafe(|| self.handler.handle(caller, request, mode));
+        self.call_changing(caller, request, mode, &mut Changed::default())
+    }
+
+    fn call_changing(
+        &self,
+        caller: &Caller,
+        request: &Request<'_>,
+        mode: Mode,
+        changed: &mut Changed,
+    ) -> Result<Response, Failure> {
+        let call = AssertUnwindSafe(|| self.handler.handle(caller, request, mode, changed));
         catch_unwind(call).unwrap_or_else(|_| {
             tracing::error!(
                 ?caller,
@@ -270,12 +307,35 @@ impl Server {
         })
     }
 
+    /// Answers a request for the filesystem, and tells the other sessions what it changed.
     fn filesystem(
         &self,
         header: &Header,
         request: Request<'_>,
         mode: Mode,
         reply: &mut Reply,
+    ) -> Outcome {
+        let mut changed = Changed::default();
+        let outcome = self.answer(header, request, mode, reply, &mut changed);
+        if changed.is_empty() {
+            return outcome;
+        }
+        let answer = self.gate.hold(&self.device, &self.notifier, &mut changed);
+        let held: HeldAnswer = answer.clone();
+        self.handler.tell_others(&changed.others, &held);
+        match outcome {
+            Outcome::Answer => Outcome::Late(answer),
+            other => other,
+        }
+    }
+
+    fn answer(
+        &self,
+        header: &Header,
+        request: Request<'_>,
+        mode: Mode,
+        reply: &mut Reply,
+        changed: &mut Changed,
     ) -> Outcome {
         let caller = self.caller(header);
         if let Some(outcome) = self.answer_echo(header, &caller, &request, mode, reply) {
@@ -287,7 +347,8 @@ impl Server {
             reply.encode_error(header.unique, Errno(errno));
             Outcome::Answer
         };
-        let (size, mut is_lookup, mut is_acl) = (requested_size(&request), false, false);
+        let size = requested_size(&request);
+        let (mut is_lookup, mut is_acl, mut is_direct) = (false, false, false);
         match &mut request {
             Request::Forget { .. } => {
                 self.forget(&caller, &request);
@@ -309,6 +370,11 @@ impl Server {
                 return answer_error(reply, libc::ENOSYS);
             }
             Request::Lookup { .. } => is_lookup = true,
+            // With the writeback cache the kernel is the one who knows where the end is.
+            Request::Write { appends, .. } => *appends &= !self.options.writeback_cache,
+            Request::Open { flags, .. } | Request::Create { flags, .. } => {
+                is_direct = self.is_direct(*flags);
+            }
             Request::SetAttributes { changes, .. } => {
                 let maps = &self.encoding;
                 for (id, map) in [
@@ -341,7 +407,7 @@ impl Server {
 
         let result = match self.barriers.answer(&request, mode) {
             Some(result) => result,
-            None => self.call(&caller, &request, mode),
+            None => self.call_changing(&caller, &request, mode, changed),
         };
         let response = match result {
             Ok(Response::Data(mut data)) if is_acl && size != 0 => {
@@ -362,6 +428,7 @@ impl Server {
             opcode,
             unique: header.unique,
             size,
+            is_direct,
         };
         let mut dropped = Vec::new();
         if let Err(error) = reply.encode(&asked, response, &self.encoding, &mut dropped) {
@@ -378,6 +445,12 @@ impl Server {
             );
         }
         Outcome::Answer
+    }
+
+    /// Whether a file is opened past the kernel's cache: who appends to a file that others change
+    /// as well would leave his bytes in the cache at the wrong place.
+    fn is_direct(&self, flags: u32) -> bool {
+        !self.options.writeback_cache && flags as i32 & libc::O_APPEND != 0
     }
 
     fn translates_acl(&self, name: &[u8]) -> bool {

@@ -8,9 +8,10 @@ use workspace_store::object::Timestamp;
 use zerocopy::IntoBytes;
 
 use super::protocol::{
-    Attr, AttrOut, CopyFileRangeOut, DirectoryEntryHead, EntryOut, FOPEN_KEEP_CACHE, GetXattrOut,
-    NOTIFY_DELETE, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyDelete, NotifyEntry, NotifyInode,
-    Opcode, OpenOut, OutHeader, SeekOut, StatFsOut, WriteOut,
+    Attr, AttrOut, CopyFileRangeOut, DirectoryEntryHead, EntryOut, FOPEN_DIRECT_IO,
+    FOPEN_KEEP_CACHE, GetXattrOut, NOTIFY_DELETE, NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE,
+    NotifyDelete, NotifyEntry, NotifyInode, Opcode, OpenOut, OutHeader, SeekOut, StatFsOut,
+    WriteOut,
 };
 use super::uid_map::IdMap;
 use crate::fs::request::{
@@ -41,6 +42,8 @@ pub struct Asked {
     pub unique: u64,
     /// Room for data that the caller has, 0 if it did not say.
     pub size: u32,
+    /// The file is opened past the kernel's cache.
+    pub is_direct: bool,
 }
 
 /// One answer, ready to be written. Reused: keeps its memory.
@@ -130,9 +133,9 @@ impl Reply {
             }
             (O::Create | O::TmpFile, Response::Entry(entry)) => {
                 self.push(&encoding.entry(&entry));
-                self.push(&open_out());
+                self.push(&open_out(asked));
             }
-            (O::Open, Response::Empty) => self.push(&open_out()),
+            (O::Open, Response::Empty) => self.push(&open_out(asked)),
             (O::GetAttr | O::SetAttr, Response::Attributes(attributes)) => {
                 self.push(&encoding.attributes(&attributes));
             }
@@ -297,9 +300,13 @@ impl Reply {
     }
 }
 
-fn open_out() -> OpenOut {
+fn open_out(asked: &Asked) -> OpenOut {
     OpenOut {
-        open_flags: FOPEN_KEEP_CACHE,
+        open_flags: if asked.is_direct {
+            FOPEN_DIRECT_IO
+        } else {
+            FOPEN_KEEP_CACHE
+        },
         ..OpenOut::default()
     }
 }

@@ -308,6 +308,7 @@ impl Server {
             opcode: header.opcode?,
             unique: header.unique,
             size: 0,
+            is_direct: false,
         };
         if let Err(error) = reply.encode(&asked, response, &encoding, &mut Vec::new()) {
             tracing::error!(%error);

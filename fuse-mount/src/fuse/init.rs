@@ -116,6 +116,7 @@ fn wanted(options: &SessionOptions) -> InitFlags {
         | InitFlags::NO_OPENDIR_SUPPORT;
     flags.set(InitFlags::NO_OPEN_SUPPORT, !options.keep_open);
     flags.set(InitFlags::WRITEBACK_CACHE, options.writeback_cache);
+    flags.set(InitFlags::DIRECT_IO_ALLOW_MMAP, !options.writeback_cache);
     flags.set(
         InitFlags::POSIX_ACL | InitFlags::DONT_MASK,
         options.posix_acl,

@@ -16,22 +16,30 @@ use nix::sys::uio::writev;
 
 use super::counters::Counters;
 use super::encode::Reply;
-use crate::fs::request::Notification;
+use super::late::Gate;
+use crate::fs::request::{HeldAnswer, Notification};
 
 /// What is in the queue.
-#[derive(Debug)]
 enum Entry {
     Notification(Notification),
+    /// The answer to the request that changed it all may go.
+    Told(#[expect(dead_code, reason = "its end is the message")] HeldAnswer),
     /// Everything before it was written when its other end is dropped.
     Mark(#[expect(dead_code, reason = "its end is the message")] Sender<()>),
 }
 
 /// The queue; its thread ends when the queue is dropped.
-#[derive(Debug)]
 pub(super) struct Notifier {
     queue: Sender<Entry>,
+    gate: Arc<Gate>,
     device: Arc<OwnedFd>,
     counters: Arc<Counters>,
+}
+
+impl std::fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notifier").finish_non_exhaustive()
+    }
 }
 
 impl Notifier {
@@ -39,21 +47,30 @@ impl Notifier {
     ///
     /// # Errors
     /// No thread can be made.
-    pub(super) fn start(device: Arc<OwnedFd>, counters: Arc<Counters>) -> io::Result<Self> {
+    pub(super) fn start(
+        device: Arc<OwnedFd>,
+        counters: Arc<Counters>,
+        gate: Arc<Gate>,
+    ) -> io::Result<Self> {
         let (queue, notifications) = unbounded::<Entry>();
         let own = (Arc::clone(&device), Arc::clone(&counters));
+        let written = Arc::clone(&gate);
         thread::Builder::new()
             .name("kura-fuse-note".to_owned())
             .spawn(move || {
                 let mut message = Reply::default();
                 for entry in notifications {
                     if let Entry::Notification(notification) = entry {
+                        written.writing();
                         write_notification(&device, &counters, &mut message, &notification);
+                        written.written(&notification);
                     }
                 }
+                written.end();
             })?;
         Ok(Self {
             queue,
+            gate,
             device: own.0,
             counters: own.1,
         })
@@ -61,8 +78,20 @@ impl Notifier {
 
     /// Queues a notification; returns at once.
     pub(super) fn send(&self, notification: Notification) {
+        self.gate.announce(std::iter::once(&notification));
         // Fails only when the thread is gone, and then so is the connection.
         drop(self.queue.send(Entry::Notification(notification)));
+    }
+
+    /// Queues what another session has changed; its answer is let go when the kernel was told.
+    pub(super) fn tell(&self, changed: &[Notification], answer: &HeldAnswer) {
+        let is_awaited = self.gate.announce(changed.iter());
+        for notification in changed {
+            drop(self.queue.send(Entry::Notification(notification.clone())));
+        }
+        if is_awaited {
+            drop(self.queue.send(Entry::Told(Arc::clone(answer))));
+        }
     }
 
     /// Queues a mark; the receiver is disconnected when everything before it was written.

@@ -74,6 +74,18 @@ pub struct SessionOptions {
     pub gid_map: IdMap,
 }
 
+impl SessionOptions {
+    /// Lets other connections change the same files: what is written goes through at once, and
+    /// the filesystem hears of every open. Where nothing is written, it need not.
+    pub fn shared(self) -> Self {
+        Self {
+            writeback_cache: false,
+            keep_open: !self.read_only,
+            ..self
+        }
+    }
+}
+
 impl Default for SessionOptions {
     fn default() -> Self {
         const HOUR_MILLISECONDS: u64 = 3_600_000;

@@ -109,6 +109,26 @@ opcodes! {
     CopyFileRange64 = 53, "copy_file_range_64";
 }
 
+impl Opcode {
+    /// The thread that asks does nothing else until it is answered. Not of those that the kernel
+    /// may also send in the background, or expects no answer to.
+    pub(super) fn is_waited_for(self) -> bool {
+        !matches!(
+            self,
+            Self::Read
+                | Self::Write
+                | Self::Release
+                | Self::ReleaseDir
+                | Self::Forget
+                | Self::BatchForget
+                | Self::Interrupt
+                | Self::Init
+                | Self::Destroy
+                | Self::NotifyReply
+        )
+    }
+}
+
 bitflags! {
     /// What kernel and daemon agree on in INIT; bits 32 to 63 travel in a second word.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -204,6 +224,8 @@ pub mod set_attr {
 
 /// [`OpenIn::open_flags`]: clear set-id bits of an executable file.
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
+/// [`OpenOut::open_flags`]: past the cache.
+pub const FOPEN_DIRECT_IO: u32 = 1 << 0;
 /// [`OpenOut::open_flags`]: keep what is cached of the file.
 pub const FOPEN_KEEP_CACHE: u32 = 1 << 1;
 /// [`OpenOut::open_flags`]: keep the cached listing of the directory.

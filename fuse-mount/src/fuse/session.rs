@@ -22,13 +22,14 @@ use super::events::{self, ANNOUNCE_TIMEOUT, Echoes};
 use super::flush::{self, Barriers, FlushHelper};
 use super::hold::Holds;
 use super::init::Negotiated;
+use super::late::Gate;
 use super::mount::{self, MountError};
 use super::notify::Notifier;
 use super::options::{SessionOptions, SessionState};
 use super::protocol::{NOTIFY_RESEND, OutHeader};
 use super::workers::Outstanding;
 use super::{DeviceHolder, Handler};
-use crate::fs::request::{Event, KernelSession, Notification, Watched};
+use crate::fs::request::{Event, HeldAnswer, KernelSession, Notification, Watched};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -79,7 +80,7 @@ struct Connection {
     echoes: Arc<Echoes>,
     holds: Arc<Holds>,
     /// Taken away at the end, which ends its thread.
-    notifier: Mutex<Option<Notifier>>,
+    notifier: Mutex<Option<Arc<Notifier>>>,
     has_ended: Mutex<bool>,
     ended: Condvar,
 }
@@ -125,6 +126,8 @@ impl KernelSession for Connection {
         let flushed = helper.map(|helper| helper.flush_file(&self.mountpoint(), &barrier, inode));
         match flushed {
             Some(Ok(())) => Ok(()),
+            // This kernel doesn't know the file, perhaps because its principal may not.
+            Some(Err(error)) if error.raw_os_error() == Some(libc::ESTALE) => Ok(()),
             // Files are opened by number by root only.
             _ => self.flush(),
         }
@@ -133,6 +136,12 @@ impl KernelSession for Connection {
     fn notify(&self, notification: Notification) {
         if let Some(notifier) = &*self.notifier.lock() {
             notifier.send(notification);
+        }
+    }
+
+    fn tell(&self, changed: &[Notification], answer: &HeldAnswer) {
+        if let Some(notifier) = &*self.notifier.lock() {
+            notifier.tell(changed, answer);
         }
     }
 
@@ -163,7 +172,11 @@ impl KernelSession for Connection {
             return;
         };
         let deadline = Instant::now() + ANNOUNCE_TIMEOUT;
-        let reached = self.notifier.lock().as_ref().map(Notifier::mark);
+        let reached = self
+            .notifier
+            .lock()
+            .as_ref()
+            .map(|notifier| notifier.mark());
         let is_told = reached.is_some_and(|reached| {
             reached.recv_deadline(deadline) != Err(RecvTimeoutError::Timeout)
         });
@@ -322,9 +335,12 @@ impl Session {
         let holds = Holds::new()
             .map(Arc::new)
             .map_err(MountError::io("reading random numbers for", &mountpoint))?;
-        let notifier = Notifier::start(device.clone(), counters.clone())
+        let gate = Gate::start().map_err(MountError::io("starting threads for", &mountpoint))?;
+        let notifier = Notifier::start(device.clone(), counters.clone(), gate.clone())
+            .map(Arc::new)
             .map_err(MountError::io("starting threads for", &mountpoint))?;
         let options = state.options.clone();
+        let options_id = options.id.clone();
         let negotiated = OnceLock::new();
         if let Some(agreed) = state.negotiated {
             negotiated.get_or_init(|| agreed);
@@ -338,7 +354,7 @@ impl Session {
             barriers: barriers.clone(),
             echoes: echoes.clone(),
             holds: holds.clone(),
-            notifier: Mutex::new(Some(notifier)),
+            notifier: Mutex::new(Some(notifier.clone())),
             has_ended: Mutex::new(false),
             ended: Condvar::new(),
         });
@@ -360,12 +376,16 @@ impl Session {
             echoes,
             holds: holds.clone(),
             outstanding: Arc::new(Outstanding::default()),
+            connection_tag: dispatch::connection_tag(&options_id),
+            gate,
+            notifier: Arc::downgrade(&notifier),
             on_init: {
                 let connection = connection.clone();
                 Box::new(move |agreed| connection.record(&device, agreed))
             },
             on_ready: Box::new(move |result| drop(ready_sender.try_send(result))),
         });
+        drop(notifier);
         holds.serve_with(&server);
         let attachment = connection.environment.handler.attach(connection.clone());
         let ending = connection.clone();

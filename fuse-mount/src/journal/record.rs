@@ -144,6 +144,12 @@ pub(crate) enum Record<'a> {
         parent: u64,
         name: &'a [u8],
     },
+    /// Whose changes the records behind it are, up to the next such record: number of the actor (0
+    /// for nobody who is known), and who that is unless the journal said so before.
+    Actor {
+        number: u32,
+        description: &'a [u8],
+    },
     /// What the kernel is to forget after a switch: the name of this inode in the directory, or
     /// without a directory (0) what it knows of the inode.
     Outdated {
@@ -167,6 +173,7 @@ const KNOWN: u8 = 11;
 const SPILL: u8 = 12;
 const PIECES: u8 = 13;
 const OUTDATED: u8 = 14;
+const ACTOR: u8 = 15;
 
 struct Encoder<'v>(&'v mut Vec<u8>);
 
@@ -411,6 +418,14 @@ impl<'a> Record<'a> {
                     out.u64(*number);
                 }
             }
+            Record::Actor {
+                number,
+                description,
+            } => {
+                out.u8(ACTOR);
+                out.u32(*number);
+                out.bytes(description);
+            }
             Record::Known {
                 number,
                 parent,
@@ -569,6 +584,10 @@ impl<'a> Record<'a> {
                 parent: from.u64()?,
                 name: from.bytes()?,
             },
+            ACTOR => Record::Actor {
+                number: from.u32()?,
+                description: from.bytes()?,
+            },
             OUTDATED => Record::Outdated {
                 number: from.u64()?,
                 parent: from.u64()?,
@@ -587,6 +606,7 @@ impl<'a> Record<'a> {
             | Record::Recent(_)
             | Record::Pieces { .. }
             | Record::Known { .. }
+            | Record::Actor { .. }
             | Record::Outdated { .. } => true,
             Record::Create(creation) => creation.place.is_none(),
             Record::Attributes(change) => change.size.is_some(),
@@ -611,7 +631,7 @@ impl<'a> Record<'a> {
             | Record::Range { number, .. }
             | Record::Pieces { number, .. } => [*number, 0],
             Record::Clone { from, to, .. } => [*from, *to],
-            Record::Recent(_) | Record::Outdated { .. } => [0, 0],
+            Record::Recent(_) | Record::Outdated { .. } | Record::Actor { .. } => [0, 0],
         }
     }
 
@@ -642,7 +662,7 @@ impl<'a> Record<'a> {
             Record::Attributes(change) => change.number,
             Record::Clone { to, .. } => *to,
             Record::Remove { parent, .. } | Record::Rename { parent, .. } => *parent,
-            Record::Recent(_) => 0,
+            Record::Recent(_) | Record::Actor { .. } => 0,
         }
     }
 }
@@ -652,7 +672,7 @@ mod tests {
     use super::*;
 
     /// Checksum of all samples in format version 1.
-    const GOLDEN_CHECKSUM: u32 = 1_889_602_269;
+    const GOLDEN_CHECKSUM: u32 = 2_793_437_967;
 
     fn encode(record: &Record<'_>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -777,6 +797,10 @@ mod tests {
                 number: 6,
                 parent: 1,
                 name: b"n",
+            },
+            Record::Actor {
+                number: 7,
+                description: b"who",
             },
         ]
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fuse_mount::fs::request::{
-    Caller, DirectoryEntry, Entry, Errno, Failure, FileAttributes, FilesystemStatistics,
+    Caller, Changed, DirectoryEntry, Entry, Errno, Failure, FileAttributes, FilesystemStatistics,
     KernelSession, Mode, Request, Response, SetAttributes, SetTime,
 };
 use fuse_mount::fuse::Handler;
@@ -257,6 +257,7 @@ impl Memory {
             uid: 0,
             gid: 0,
             is_root: true,
+            principal: 0,
             pid: 0,
             unique: 0,
             is_resent: false,
@@ -289,6 +290,7 @@ impl Handler for Memory {
         caller: &Caller,
         request: &Request<'_>,
         mode: Mode,
+        _: &mut Changed,
     ) -> Result<Response, Failure> {
         self.last_pid
             .store(u64::from(caller.pid), Ordering::Relaxed);

@@ -1,9 +1,12 @@
 //! A filesystem over a real store without a kernel: opening it, and asking it as the transport does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fuse_mount::fs::request::{Caller, Entry, Errno, Failure, Mode, Request, Response};
+use fuse_mount::fs::request::{
+    Caller, Entry, Errno, Failure, Mode, Request, Response, SetAttributes,
+};
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
 use workspace_store::source::{CommitRequest, WorkspaceSource};
@@ -77,12 +80,13 @@ impl Overlay {
                 author: "tester".into(),
                 is_read_only: false,
                 is_resumed,
+                processes: Default::default(),
             },
         )
         .unwrap();
         Mounted {
             filesystem,
-            next_unique: std::cell::Cell::new(2),
+            next_unique: AtomicU64::new(2),
         }
     }
 }
@@ -91,17 +95,17 @@ impl Overlay {
 /// written at that moment.
 pub struct Mounted {
     pub filesystem: Arc<Filesystem>,
-    pub next_unique: std::cell::Cell<u64>,
+    pub next_unique: AtomicU64,
 }
 
 impl Mounted {
     pub fn caller(&self) -> Caller {
-        let unique = self.next_unique.get();
-        self.next_unique.set(unique + 2);
+        let unique = self.next_unique.fetch_add(2, Ordering::Relaxed);
         Caller {
             uid: 0,
             gid: 0,
             is_root: true,
+            principal: 0,
             pid: 1,
             unique,
             is_resent: false,
@@ -161,9 +165,19 @@ impl Mounted {
                 data: part,
                 kill_suid_gid: false,
                 from_cache: false,
+                appends: false,
             };
             assert_eq!(self.ask(&request), Ok(Response::Count(part.len() as u64)));
         }
+    }
+
+    pub fn set_size(&self, inode: u64, size: u64) {
+        let changes = SetAttributes {
+            size: Some(size),
+            ..Default::default()
+        };
+        self.ask(&Request::SetAttributes { inode, changes })
+            .unwrap();
     }
 
     pub fn read(&self, inode: u64) -> Vec<u8> {

@@ -577,6 +577,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                     uid: 0,
                     gid: 0,
                     is_root: true,
+                    principal: 0,
                     pid: 2,
                     unique,
                     is_resent: false,
@@ -587,6 +588,7 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
                     data: &unique.to_le_bytes(),
                     kill_suid_gid: false,
                     from_cache: false,
+                    appends: false,
                 };
                 filesystem
                     .handle(&caller, &request, Mode::MayBlock)
@@ -603,6 +605,57 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
         }
     });
     assert_eq!(mounted.content("file"), b"before");
+}
+
+#[test]
+fn g1_a_small_file_in_pieces_that_was_written_during_a_commit_survives_a_kill() {
+    type Change = fn(&Mounted, u64, u64);
+    let changes: [(&str, Change); 4] = [
+        ("write beyond", |mounted, file, _| {
+            mounted.write(file, 61_440, b"far");
+        }),
+        ("zero a range", |mounted, file, _| {
+            let request = Request::Allocate {
+                inode: file,
+                offset: 1000,
+                length: 5000,
+                mode: libc::FALLOC_FL_ZERO_RANGE as u32,
+            };
+            mounted.ask(&request).unwrap();
+        }),
+        ("make longer", |mounted, file, _| {
+            mounted.set_size(file, 300_000);
+        }),
+        ("copy from it", |mounted, file, other| {
+            let request = Request::CopyRange {
+                from: file,
+                from_offset: 0,
+                to: other,
+                to_offset: 70_000,
+                length: 2_000,
+            };
+            mounted.ask(&request).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let overlay = Overlay::new();
+        let source = Arc::new(Refusing::new(overlay.source()));
+        let mounted = Arc::new(overlay.open_source(source.clone(), "overlay", false));
+        let file = mounted.create(ROOT, "file", &noise(200_000, 1));
+        let other = mounted.create(ROOT, "other", &noise(200_000, 2));
+        // Large files stay in pieces when they become short; the version has one short blob.
+        mounted.set_size(file, 2_223);
+        let writer = Arc::clone(&mounted);
+        let act = move || writer.write(file, 10, b"meanwhile");
+        *source.meanwhile.lock().unwrap() = Some(Meanwhile(Box::new(act)));
+        mounted.commit();
+        change(&mounted, file, other);
+        let expected = ["file", "other"].map(|name| mounted.content(name));
+        drop(mounted);
+        let again = overlay.open(true);
+        let found = ["file", "other"].map(|name| again.content(name));
+        assert!(found == expected, "{what}");
+    }
 }
 
 #[test]
@@ -659,12 +712,13 @@ fn writing_into_a_file_without_a_name_does_not_grow_the_journal_for_ever() {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         },
     )
     .unwrap();
     let mounted = Mounted {
         filesystem,
-        next_unique: std::cell::Cell::new(2),
+        next_unique: 2.into(),
     };
     let inode = mounted
         .entry(&Request::TemporaryFile {
@@ -702,12 +756,13 @@ fn a_failing_automatic_commit_does_not_hold_up_others() {
             author: "tester".into(),
             is_read_only: false,
             is_resumed: false,
+            processes: Default::default(),
         },
     )
     .unwrap();
     let mounted = Mounted {
         filesystem,
-        next_unique: std::cell::Cell::new(2),
+        next_unique: 2.into(),
     };
     source
         .refuses
@@ -772,6 +827,16 @@ struct Refusing {
     inner: Arc<dyn WorkspaceSource>,
     refuses: std::sync::atomic::AtomicBool,
     failures: std::sync::atomic::AtomicU64,
+    /// Called once, when the next commit is stored.
+    meanwhile: std::sync::Mutex<Option<Meanwhile>>,
+}
+
+struct Meanwhile(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meanwhile")
+    }
 }
 
 impl Refusing {
@@ -780,6 +845,7 @@ impl Refusing {
             inner,
             refuses: false.into(),
             failures: 0.into(),
+            meanwhile: None.into(),
         }
     }
 }
@@ -839,6 +905,10 @@ impl WorkspaceSource for Refusing {
         submission: workspace_store::source::Submission,
     ) -> workspace_store::Result<workspace_store::source::Submitted> {
         use std::sync::atomic::Ordering::Relaxed;
+        let meanwhile = self.meanwhile.lock().unwrap().take();
+        if let Some(Meanwhile(act)) = meanwhile {
+            act();
+        }
         if self.refuses.load(Relaxed) {
             self.failures.fetch_add(1, Relaxed);
             return Err(workspace_store::StoreError::new(

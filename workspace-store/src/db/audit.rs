@@ -93,7 +93,8 @@ impl RawEntry {
     }
 }
 
-fn head(connection: &Connection) -> Result<(i64, [u8; 32])> {
+/// Number and hash of the newest entry, as `meta` has them.
+pub(crate) fn head(connection: &Connection) -> Result<(i64, [u8; 32])> {
     let text: Option<String> = connection
         .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
         .query_row([HEAD_KEY], |row| row.get(0))
@@ -177,8 +178,11 @@ pub(crate) fn list(connection: &Connection, query: &AuditQuery) -> Result<Vec<Au
     Ok(entries)
 }
 
-/// Verifies the whole chain.
-pub(crate) fn verify(connection: &Connection) -> Result<AuditVerification> {
+/// Verifies the whole chain, and that it has an entry of this number and hash.
+pub(crate) fn verify(
+    connection: &Connection,
+    anchor: Option<(u64, &str)>,
+) -> Result<AuditVerification> {
     // One transaction, so that head and rows belong together.
     let transaction = connection.unchecked_transaction()?;
     let (last, last_hash) = head(&transaction)?;
@@ -217,6 +221,20 @@ pub(crate) fn verify(connection: &Connection) -> Result<AuditVerification> {
         }
         previous = entry.hash;
         entries += 1;
+        if let Some((sequence, hash)) = anchor
+            && sequence == entries
+            && !to_hex(&previous).eq_ignore_ascii_case(hash)
+        {
+            let reason = "the log doesn't lead to the anchored head: this entry or one before it \
+                          was changed, and all behind it made anew";
+            return Ok(broken(entries, expected, reason));
+        }
+    }
+    if let Some((sequence, _)) = anchor
+        && sequence > entries
+    {
+        let reason = format!("the log ends before the anchored head, which is entry {sequence}");
+        return Ok(broken(entries, entries as i64 + 1, &reason));
     }
     if (entries as i64, previous) != (last, last_hash) {
         return Ok(broken(

@@ -3,12 +3,14 @@
 //! A commit's row number grows with time; its generation is one more than the greatest of its
 //! parents, so that a walk can stop early.
 
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension};
 
 use super::id_column;
 use super::objects::Packed;
+use crate::actor::Actor;
+use crate::commits::ActorFilter;
 use crate::compress::Encoding;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::CommitId;
@@ -122,6 +124,14 @@ pub(crate) fn parents(connection: &Connection, number: i64) -> Result<Vec<Commit
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The first parent of a commit.
+pub(crate) fn first_parent(connection: &Connection, number: i64) -> Result<Option<i64>> {
+    Ok(connection
+        .prepare_cached("SELECT parent FROM commit_parent WHERE commit_id = ?1 AND position = 0")?
+        .query_row([number], |row| row.get(0))
+        .optional()?)
+}
+
 /// A walk over a commit and its ancestors, descendants before ancestors.
 #[derive(Debug)]
 pub(crate) struct Walk<'c> {
@@ -154,6 +164,13 @@ impl<'c> Walk<'c> {
     }
 }
 
+/// Whether a commit was made in a workspace.
+pub(crate) fn is_own(connection: &Connection, workspace: i64, commit: i64) -> Result<bool> {
+    Ok(connection
+        .prepare_cached("SELECT 1 FROM workspace_commit WHERE workspace = ?1 AND commit_id = ?2")?
+        .exists((workspace, commit))?)
+}
+
 /// Whether a commit belongs to the history of a workspace: made in it, or an ancestor of the
 /// commit that it was forked from.
 pub(crate) fn is_visible(
@@ -161,10 +178,7 @@ pub(crate) fn is_visible(
     workspace: i64,
     commit: CommitRow,
 ) -> Result<bool> {
-    let own = connection
-        .prepare_cached("SELECT 1 FROM workspace_commit WHERE workspace = ?1 AND commit_id = ?2")?
-        .exists((workspace, commit.number))?;
-    if own {
+    if is_own(connection, workspace, commit.number)? {
         return Ok(true);
     }
     let origin: Option<CommitRow> = connection
@@ -289,6 +303,64 @@ pub(crate) fn touching(connection: &Connection, path_hash: i64) -> Result<HashSe
     let mut statement =
         connection.prepare_cached("SELECT commit_id FROM path_commit WHERE path_hash = ?1")?;
     let rows = statement.query_map([path_hash], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Somebody who took part in a commit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Participant {
+    run: String,
+    step: i64,
+    principal: String,
+}
+
+impl Participant {
+    /// What is noted of an actor.
+    pub(crate) fn of(actor: &Actor) -> Self {
+        Self {
+            run: actor.run.clone().unwrap_or_default(),
+            step: actor.step.map_or(-1, |step| step as i64),
+            principal: actor.principal.clone(),
+        }
+    }
+}
+
+/// Notes who took part in a commit.
+pub(crate) fn insert_participants(
+    connection: &Connection,
+    number: i64,
+    participants: &BTreeSet<Participant>,
+) -> Result<()> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO commit_actor (run, step, principal, commit_id) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO NOTHING",
+    )?;
+    for found in participants {
+        statement.execute((&found.run, found.step, &found.principal, number))?;
+    }
+    Ok(())
+}
+
+/// Commits with changes by somebody who is meant.
+pub(crate) fn taking_part(connection: &Connection, filter: &ActorFilter) -> Result<HashSet<i64>> {
+    let mut statement = connection.prepare_cached(match filter.run {
+        Some(_) => {
+            "SELECT commit_id FROM commit_actor WHERE run = ?1 AND (?2 IS NULL OR step = ?2)
+             AND (?3 IS NULL OR principal = ?3)"
+        }
+        None => {
+            "SELECT commit_id FROM commit_actor WHERE ?1 IS NULL AND (?2 IS NULL OR step = ?2)
+             AND (?3 IS NULL OR principal = ?3)"
+        }
+    })?;
+    let rows = statement.query_map(
+        (
+            &filter.run,
+            filter.step.map(|step| step as i64),
+            &filter.principal,
+        ),
+        |row| row.get(0),
+    )?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 

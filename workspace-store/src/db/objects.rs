@@ -65,6 +65,16 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
+    /// Bytes as they are to be stored.
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self> {
+        let (encoding, stored) = crate::compress::compress(bytes)?;
+        Ok(Self {
+            encoding,
+            size: bytes.len(),
+            stored: stored.into_owned(),
+        })
+    }
+
     /// Decodes the bytes; a size above `max_bytes` is refused before memory is taken.
     pub(crate) fn unpack(self, max_bytes: usize) -> Result<Vec<u8>> {
         if self.size > max_bytes {

@@ -19,7 +19,30 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
 ];
 
 /// What version 2 adds to version 1: each part of the program has its own tables.
-pub(super) const VERSION_2_TABLES: &[&str] = &[GRANT_TABLES];
+pub(super) const VERSION_2_TABLES: &[&str] = &[ATTRIBUTION_TABLES, GRANT_TABLES];
+
+/// Who took part in which commit (`run` is empty and `step` -1 for none), who made what a mount
+/// has in its base but not in a commit yet, and the executions that `kura run` made known.
+const ATTRIBUTION_TABLES: &str = "
+CREATE TABLE commit_actor (
+    run TEXT NOT NULL, step INTEGER NOT NULL, principal TEXT NOT NULL,
+    commit_id INTEGER NOT NULL REFERENCES commit_object(id),
+    PRIMARY KEY (run, step, principal, commit_id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE overlay_attribution (
+    id INTEGER PRIMARY KEY,
+    branch INTEGER NOT NULL REFERENCES branch(id) ON DELETE CASCADE,
+    size INTEGER NOT NULL, encoding INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+CREATE INDEX overlay_attribution_by_branch ON overlay_attribution (branch, id);
+CREATE TABLE run_step (
+    workspace INTEGER NOT NULL REFERENCES workspace(id), run TEXT NOT NULL, step INTEGER NOT NULL,
+    principal TEXT NOT NULL, command TEXT NOT NULL, source TEXT NOT NULL,
+    started_ns INTEGER NOT NULL, ended_ns INTEGER, exit_code INTEGER,
+    PRIMARY KEY (workspace, run, step)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX run_step_by_time ON run_step (workspace, started_ns);
+";
 
 /// Who there is, how they prove it, and what they may do. A rule's subject is the name of a
 /// principal, or of a group with `@` before it.

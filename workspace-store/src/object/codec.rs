@@ -529,6 +529,20 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Starts at the version byte of an encoded `what` that has versions 1 to `newest`.
+    pub(crate) fn open_versions(
+        bytes: &'a [u8],
+        what: &'static str,
+        newest: u8,
+    ) -> Result<(u8, Self)> {
+        let mut input = Self { rest: bytes, what };
+        let version = input.byte()?;
+        if (1..=newest).contains(&version) {
+            return Ok((version, input));
+        }
+        Self::open(bytes, what).map(|input| (version, input))
+    }
+
     /// The error for a defect found here.
     pub(crate) fn error(&self, reason: &str) -> StoreError {
         StoreError::new(
@@ -590,12 +604,12 @@ impl<'a> Input<'a> {
         Err(self.error("number out of range"))
     }
 
-    fn number_u32(&mut self) -> Result<u32> {
+    pub(crate) fn number_u32(&mut self) -> Result<u32> {
         u32::try_from(self.number()?).map_err(|_| self.error("number out of range"))
     }
 
     /// A count of elements that take at least a byte each.
-    fn count(&mut self) -> Result<usize> {
+    pub(crate) fn count(&mut self) -> Result<usize> {
         match usize::try_from(self.number()?) {
             Ok(count) if count <= self.rest.len() => Ok(count),
             _ => Err(self.error("more elements than bytes")),

@@ -22,6 +22,8 @@ use crate::trees::{self, Entry};
 pub(crate) struct Changes {
     /// Paths in ascending order.
     pub(crate) paths: Vec<PathChange>,
+    /// Which file with several names is, or was, at a path that was found by that file.
+    pub(crate) links: BTreeMap<Box<[u8]>, LinkId>,
     /// Names of files with several names that were met on the way, in the newer tree.
     pub(crate) link_names: Vec<(u64, Box<[u8]>)>,
 }
@@ -34,6 +36,7 @@ impl Inner {
             old,
             new,
             found: BTreeMap::new(),
+            links: BTreeMap::new(),
             link_names: Vec::new(),
         };
         if differ_visibly(&old.attributes, &new.attributes, true) {
@@ -53,6 +56,7 @@ impl Inner {
                     kind,
                 })
                 .collect(),
+            links: walk.links,
             link_names: walk.link_names,
         })
     }
@@ -65,6 +69,7 @@ struct Walk<'a> {
     old: &'a Root,
     new: &'a Root,
     found: BTreeMap<Vec<u8>, ChangeKind>,
+    links: BTreeMap<Box<[u8]>, LinkId>,
     link_names: Vec<(u64, Box<[u8]>)>,
 }
 
@@ -83,6 +88,9 @@ impl Walk<'_> {
             let path = join(path, name);
             if let Some((_, TreeEntry::Link(id))) = &new {
                 self.link_names.push((id.0, path.clone().into()));
+            }
+            if let Some((_, TreeEntry::Link(id))) = new.as_ref().or(old.as_ref()) {
+                self.links.insert(path.clone().into(), *id);
             }
             let old = self.resolve(self.old, old.map(|(_, entry)| entry))?;
             let new = self.resolve(self.new, new.map(|(_, entry)| entry))?;
@@ -138,6 +146,7 @@ impl Walk<'_> {
             let names = self.remembered_names(id)?;
             let is_complete = names.len() as u64 >= u64::from(link_count);
             for name in names {
+                self.links.insert(name.clone().into(), id);
                 self.found.entry(name).or_insert(kind);
             }
             if !is_complete {
@@ -186,6 +195,7 @@ impl Walk<'_> {
                         if let Some(kind) = wanted.get(&id) {
                             let path = join(&path, &name);
                             self.link_names.push((id.0, path.clone().into()));
+                            self.links.insert(path.clone().into(), id);
                             self.found.entry(path).or_insert(*kind);
                         }
                     }

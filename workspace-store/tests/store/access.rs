@@ -1,13 +1,19 @@
 //! Principals, tokens, grants, and denials in the audit log.
 
-use workspace_store::ErrorKind;
+use std::sync::Arc;
+
 use workspace_store::audit::AuditQuery;
 use workspace_store::denial::Denial;
+use workspace_store::diff::{DiffOptions, diff_roots};
 use workspace_store::grant::GrantState;
-use workspace_store::object::Timestamp;
-use workspace_store::policy::Access;
+use workspace_store::import::import_directory;
+use workspace_store::object::{Inode, Node, Root, Timestamp, TreeEntry};
+use workspace_store::path::join_path;
+use workspace_store::policy::{Access, Pattern, Policy, PolicyView, Rule};
 use workspace_store::principal::PrincipalKind;
-use workspace_store::{Store, StoreOptions};
+use workspace_store::progress::NoProgress;
+use workspace_store::reader::ObjectReader;
+use workspace_store::{ErrorKind, Store, StoreOptions, TreeId};
 
 fn open(directory: &std::path::Path) -> Store {
     Store::open(directory, StoreOptions::default()).unwrap()
@@ -264,4 +270,111 @@ fn a_store_of_version_1_gets_the_tables() {
         .set_grant(workspace, "ada", "/", state(Access::Read), "owner")
         .unwrap();
     assert_eq!(store.grants(workspace, None).unwrap().len(), 1);
+}
+
+/// Paths of a tree, through a reader.
+fn paths(reader: &dyn ObjectReader, tree: TreeId, parent: &[u8], found: &mut Vec<String>) {
+    for (name, entry) in reader.directory(tree).unwrap() {
+        assert_eq!(reader.lookup(tree, &name).unwrap(), Some(entry.clone()));
+        let path = join_path(parent, &name);
+        if let TreeEntry::Inline(Inode {
+            node: Node::Directory { tree },
+            ..
+        }) = entry
+        {
+            paths(reader, tree, &path, found);
+        }
+        found.push(String::from_utf8(path).unwrap());
+    }
+}
+
+#[test]
+fn g9_a_view_has_what_the_policy_shows_and_differs_where_that_differs() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let workspace = store.create_workspace("demo", "owner").unwrap();
+    // More entries than one node holds, at two depths.
+    let files = tempfile::tempdir().unwrap();
+    let write = |path: &str, content: &str| {
+        let path = files.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    };
+    for number in 0..600 {
+        write(&format!("wide/file{number}"), "x");
+        write(
+            &format!("deep/a{}/b{}/c{number}", number % 3, number % 5),
+            "y",
+        );
+    }
+    let commit = |head| {
+        let import = import_directory(files.path(), &NoProgress).unwrap();
+        let base = store.commit(head).unwrap().root.clone();
+        store
+            .apply_edit(
+                workspace.id,
+                "main",
+                head,
+                &base,
+                import.edit,
+                crate::fixture::request("import"),
+                &|_| {},
+            )
+            .unwrap()
+            .commit
+    };
+    let first = commit(workspace.head);
+    for number in [7, 70, 300, 407] {
+        write(&format!("wide/file{number}"), "changed");
+        write(
+            &format!("deep/a{}/b{}/c{number}", number % 3, number % 5),
+            "changed",
+        );
+    }
+    std::fs::remove_file(files.path().join("wide/file8")).unwrap();
+    std::fs::remove_file(files.path().join("wide/file17")).unwrap();
+    let second = commit(first);
+
+    let rule = |pattern: &str, access| Rule {
+        pattern: Pattern::parse(pattern.as_bytes()).unwrap(),
+        access,
+        until: None,
+        is_own: true,
+    };
+    for rules in [
+        vec![],
+        vec![rule("/", Access::Read)],
+        vec![rule("/", Access::Read), rule("*7", Access::Hidden)],
+        vec![rule("wide/*7", Access::Write)],
+        vec![rule("deep/a1/**", Access::Read), rule("b2", Access::Hidden)],
+        vec![
+            rule("/", Access::Write),
+            rule("deep", Access::Hidden),
+            rule("deep/a0/b0/c0", Access::Read),
+        ],
+    ] {
+        let policy = Arc::new(Policy::compile(rules, Access::Hidden, Timestamp::default()));
+        let view = PolicyView::new(&store, policy.clone());
+        let roots = [first, second].map(|id| store.commit(id).unwrap().root.clone());
+        let views = [view.root(&roots[0]), view.root(&roots[1])];
+        for (root, seen) in roots.iter().zip(&views) {
+            let (mut all, mut found) = (Vec::new(), Vec::new());
+            paths(&store, root.tree, b"", &mut all);
+            paths(&view, seen.tree, b"", &mut found);
+            all.retain(|path| {
+                let place = policy.place(path.as_bytes());
+                let is_directory = !path.contains("file") && !path.contains("/c");
+                place.access() > Access::Hidden || (is_directory && place.is_passage())
+            });
+            assert_eq!(found, all);
+        }
+        let options = DiffOptions::default();
+        let changed = |reader: &dyn ObjectReader, roots: &[Root; 2]| -> Vec<Vec<u8>> {
+            let entries = diff_roots(reader, &roots[0], &roots[1], &options).unwrap();
+            entries.into_iter().map(|entry| entry.path).collect()
+        };
+        let mut expected = changed(&store, &roots);
+        expected.retain(|path| policy.access(path) > Access::Hidden);
+        assert_eq!(changed(&view, &views), expected);
+    }
 }

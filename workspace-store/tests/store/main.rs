@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod access;
+mod attribution;
 mod content;
 mod fixture;
 mod history;

@@ -60,6 +60,30 @@ impl Client {
             .await
     }
 
+    /// Who last changed a path.
+    pub async fn blame(&self, workspace: &str, query: &v1::BlameQuery) -> Result<v1::BlameResult> {
+        self.post(&route::workspace(route::BLAME, workspace), query)
+            .await
+    }
+
+    /// Runs of a workspace.
+    pub async fn runs(&self, workspace: &str, query: &v1::RunQuery) -> Result<v1::RunList> {
+        self.post(&route::workspace(route::RUNS, workspace), query)
+            .await
+    }
+
+    /// Announces that a command begins.
+    pub async fn begin_run(&self, workspace: &str, request: &v1::RunBegin) -> Result<v1::RunBegun> {
+        self.post(&route::workspace(route::RUN_BEGIN, workspace), request)
+            .await
+    }
+
+    /// Announces that a command has ended; what it left is committed.
+    pub async fn end_run(&self, workspace: &str, request: &v1::RunEnd) -> Result<v1::RunEnded> {
+        self.post(&route::workspace(route::RUN_END, workspace), request)
+            .await
+    }
+
     /// Difference between two states.
     pub async fn diff(&self, workspace: &str, query: &v1::DiffQuery) -> Result<v1::DiffResult> {
         self.post(&route::workspace(route::DIFF, workspace), query)
@@ -298,9 +322,17 @@ impl Client {
         self.post(route::AUDIT, query).await
     }
 
+    /// The newest entry of the audit log.
+    pub async fn audit_head(&self, request: &v1::AuditHeadRequest) -> Result<v1::AuditHead> {
+        self.post(route::AUDIT_HEAD, request).await
+    }
+
     /// Checks the whole audit chain.
-    pub async fn verify_audit(&self) -> Result<v1::AuditVerification> {
-        self.post(route::AUDIT_VERIFY, &serde_json::json!({})).await
+    pub async fn verify_audit(
+        &self,
+        request: &v1::AuditVerifyRequest,
+    ) -> Result<v1::AuditVerification> {
+        self.post(route::AUDIT_VERIFY, request).await
     }
 
     /// Serves the page until the stream is dropped.

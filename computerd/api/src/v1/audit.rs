@@ -39,6 +39,8 @@ pub struct AuditEntryInfo {
     pub time: String,
     /// Who.
     pub principal: String,
+    /// From where: surface, mount, host, container, process, run, step, as far as they are known.
+    pub source: serde_json::Value,
     /// Workspace, if the action was on one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
@@ -56,6 +58,41 @@ pub struct AuditEntryInfo {
     pub detail: Option<String>,
     /// Hash of this entry and all before it.
     pub hash: String,
+}
+
+/// The newest entry of the audit log at a moment, to be kept elsewhere: a log that was changed
+/// or cut off later doesn't lead to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AuditHead {
+    /// Number of the entry; 0 for an empty log.
+    pub sequence: u64,
+    /// Its hash, 64 hexadecimal digits.
+    pub hash: String,
+    /// When the head was taken, RFC 3339 in UTC.
+    pub time: String,
+    /// The store's public key (ed25519), if it is signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public_key: Option<String>,
+    /// Signature of the lines `kura audit head 1`, `sequence …`, `hash …` and `time …`, each with
+    /// its line end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+}
+
+/// Asks for the head of the audit log.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+pub struct AuditHeadRequest {
+    /// Sign it with the store's key, which is made if there is none.
+    #[serde(default)]
+    pub sign: bool,
+}
+
+/// Asks for a check of the whole chain.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub struct AuditVerifyRequest {
+    /// A head that was kept elsewhere: the log must lead to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<AuditHead>,
 }
 
 /// Outcome of a check of the whole chain.

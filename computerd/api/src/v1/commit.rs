@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DiffOptions, DiffResult, OperationReference, PathText};
+use super::{DiffOptions, DiffResult, OperationReference, PathText, ProcessChanges};
 
 /// Asks for a commit of a branch's uncommitted changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -71,10 +71,13 @@ pub struct LogQuery {
     /// Only commits that touch one of these paths or something below; all if empty.
     #[serde(default)]
     pub paths: Vec<PathText>,
-    /// Only commits of this run.
+    /// Only commits of this run, or with changes made in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Only commits of this author.
+    /// Only those of this step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// Only commits of this author, or with changes by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
     /// At most this many; the daemon chooses when absent.
@@ -144,4 +147,7 @@ pub struct ShowResult {
     pub commit: CommitInfo,
     /// Its changes against the first parent (against nothing for the first commit).
     pub diff: DiffResult,
+    /// The same changes by who made them.
+    #[serde(default)]
+    pub processes: Vec<ProcessChanges>,
 }

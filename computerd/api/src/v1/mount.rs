@@ -89,6 +89,13 @@ pub struct MountInfo {
     pub allow_other: bool,
     /// `cached` or `direct`.
     pub profile: String,
+    /// Whether mounts of other principals may change the branch at the same time: what is written
+    /// is theirs to see at once, and the kernel holds nothing back.
+    #[serde(default)]
+    pub shared: bool,
+    /// Whether grants limit what the principal may do.
+    #[serde(default)]
+    pub restricted: bool,
     /// Since when, RFC 3339 in UTC.
     pub since: String,
     /// Paths with uncommitted changes.

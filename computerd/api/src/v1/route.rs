@@ -15,6 +15,10 @@
 //! | [`COMMITS`] | POST …/commits | `CommitBody` | `CommitResult` |
 //! | [`LOG`] | POST …/log | `LogQuery` | `LogPage` |
 //! | [`SHOW`] | POST …/show | `ShowQuery` | `ShowResult` |
+//! | [`BLAME`] | POST …/blame | `BlameQuery` | `BlameResult` |
+//! | [`RUNS`] | POST …/runs | `RunQuery` | `RunList` |
+//! | [`RUN_BEGIN`] | POST …/runs/begin | `RunBegin` | `RunBegun` |
+//! | [`RUN_END`] | POST …/runs/end | `RunEnd` | `RunEnded` |
 //! | [`DIFF`] | POST …/diff | `DiffQuery` | `DiffResult` |
 //! | [`LIST`] | POST …/list | `PathQuery` | `Listing` |
 //! | [`CONTENT`] | POST …/content | `PathQuery` | the bytes (`application/octet-stream`) |
@@ -50,7 +54,8 @@
 //! | [`MOUNTS`] | POST /v1/mounts | `MountRequest` | `MountResult` |
 //! | [`UNMOUNT`] | POST /v1/mounts/remove | `UnmountRequest` | `UnmountResult` |
 //! | [`AUDIT`] | POST /v1/audit | `AuditQuery` | `AuditList` |
-//! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | – | `AuditVerification` |
+//! | [`AUDIT_HEAD`] | POST /v1/audit/head | `AuditHeadRequest` | `AuditHead` |
+//! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | `AuditVerifyRequest` | `AuditVerification` |
 //! | [`UI`] | POST /v1/ui | `UiRequest` | `UiOpened`, for as long as the connection lasts |
 //! | [`VOLUME_PLUGIN`] | GET /v1/volume-plugin | – | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | POST /v1/volume-plugin | `VolumePluginRequest` | `VolumePluginStatus` |
@@ -74,6 +79,14 @@ pub const COMMITS: &str = "/v1/workspaces/{workspace}/commits";
 pub const LOG: &str = "/v1/workspaces/{workspace}/log";
 /// One commit.
 pub const SHOW: &str = "/v1/workspaces/{workspace}/show";
+/// Who last changed a path.
+pub const BLAME: &str = "/v1/workspaces/{workspace}/blame";
+/// Runs.
+pub const RUNS: &str = "/v1/workspaces/{workspace}/runs";
+/// A command begins.
+pub const RUN_BEGIN: &str = "/v1/workspaces/{workspace}/runs/begin";
+/// A command has ended.
+pub const RUN_END: &str = "/v1/workspaces/{workspace}/runs/end";
 /// Difference between two states.
 pub const DIFF: &str = "/v1/workspaces/{workspace}/diff";
 /// Entries of a directory.
@@ -130,6 +143,8 @@ pub const MOUNTS: &str = "/v1/mounts";
 pub const UNMOUNT: &str = "/v1/mounts/remove";
 /// Audit entries.
 pub const AUDIT: &str = "/v1/audit";
+/// Newest audit entry.
+pub const AUDIT_HEAD: &str = "/v1/audit/head";
 /// Check the audit chain.
 pub const AUDIT_VERIFY: &str = "/v1/audit/verify";
 /// The page to look at.

@@ -34,7 +34,7 @@ export function countBadges(changes) {
 /** Run and step as text; nothing if there is no run. */
 export function runText(holder) {
   if (!holder.run) return '';
-  return `run ${visible(holder.run)}${holder.step === undefined ? '' : ` · step ${holder.step}`}`;
+  return `run ${visible(holder.run)}${(holder.step ?? '') === '' ? '' : ` · step ${holder.step}`}`;
 }
 
 export class Timeline {
@@ -100,7 +100,7 @@ export class Timeline {
     const kept = this.#items[this.#active]?.key;
     this.#loading = null;
     this.#commits = { after: undefined, ended: query.what === 'denials' };
-    this.#denials = { before: undefined, ended: query.what === 'commits' || query.run !== '', waiting: [] };
+    this.#denials = { before: undefined, ended: query.what === 'commits', waiting: [] };
     this.#lastDay = '';
     this.#signature = '';
     const before = this.#items;
@@ -296,12 +296,12 @@ export class Timeline {
   }
 
   async #nextDenials(denials) {
-    const { path, by } = this.#query;
+    const { path, run, by } = this.#query;
     const query = { workspace: this.#workspace, outcome: 'denied', principal: by || undefined, before: denials.before, limit: DENIALS };
     const { entries } = await api.audit(query);
     denials.before = entries.at(-1)?.sequence;
     denials.ended = entries.length < DENIALS;
-    denials.waiting.push(...entries.filter((entry) => !path || entry.target.includes(path)));
+    denials.waiting.push(...entries.filter((entry) => (!path || entry.target.includes(path)) && (!run || entry.source?.run === run)));
   }
 
   #append({ type, value }, rows) {
@@ -365,6 +365,7 @@ export class Timeline {
       make('span', { class: 'meta' },
         make('span', { class: 'who', text: visible(entry.principal) }),
         make('span', { class: 'kind', text: visible(entry.action) }),
+        runText(entry.source ?? {}) ? make('span', { class: 'run', text: runText(entry.source) }) : null,
         denialCount(entry) > 1 ? make('span', { text: `${denialCount(entry)} times` }) : null));
   }
 }

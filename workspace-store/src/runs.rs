@@ -1,0 +1,162 @@
+//! Executions (`kura run`): what ran in a workspace, for whom, and how it ended.
+//!
+//! A run has numbered steps, one for each command. What a step changed is found by the commits
+//! that carry its run and step, or that have changes by processes of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::commits::ActorFilter;
+use crate::db::{history, refs, runs};
+use crate::error::{ErrorKind, Result, StoreError};
+use crate::id::{CommitId, WorkspaceId};
+use crate::limits::REF_NAME_MAX_BYTES;
+use crate::object::Timestamp;
+use crate::store::{Store, now_ns};
+
+/// A step of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunStep {
+    /// The run.
+    pub run: String,
+    /// Number of the step in it.
+    pub step: u64,
+    /// Who ran it.
+    pub principal: String,
+    /// The command.
+    pub command: Vec<String>,
+    /// From where it was started; see [`crate::audit::AuditSource`].
+    pub source: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended; `None` while it runs, or if nobody said so.
+    pub ended: Option<Timestamp>,
+    /// Its exit code, 128 and the signal if it was killed.
+    pub exit_code: Option<i32>,
+}
+
+/// A step to be begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRunStep {
+    /// The run; may be new.
+    pub run: String,
+    /// Number; the next free one if absent.
+    pub step: Option<u64>,
+    /// Who runs it.
+    pub principal: String,
+    /// The command.
+    pub command: Vec<String>,
+    /// From where.
+    pub source: String,
+}
+
+/// Whether a text can be the id of a run: letters, digits, `-`, `_`, `.`, at most 100 bytes. It
+/// stands in environment variables, labels and names of control groups.
+pub fn is_run_id(text: &str) -> bool {
+    (1..=REF_NAME_MAX_BYTES).contains(&text.len())
+        && !text.starts_with('.')
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+impl Store {
+    /// Notes that a step begins; gives back its number.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a bad id, `AlreadyExists` if the run has this step.
+    pub fn begin_run_step(&self, workspace: WorkspaceId, step: NewRunStep) -> Result<u64> {
+        if !is_run_id(&step.run) {
+            return Err(StoreError::new(
+                ErrorKind::InvalidInput,
+                format!("'{}' can't be the id of a run", step.run),
+            )
+            .with_hint("use letters, digits, '-', '_' and '.', at most 100"));
+        }
+        self.inner.database.write(move |connection| {
+            let number = refs::workspace_number(connection, workspace)?;
+            runs::begin(connection, number, now_ns(), &step)
+        })
+    }
+
+    /// Notes that a step has ended.
+    ///
+    /// # Errors
+    /// `NotFound` if it was never begun.
+    pub fn end_run_step(
+        &self,
+        workspace: WorkspaceId,
+        run: &str,
+        step: u64,
+        exit_code: Option<i32>,
+    ) -> Result<()> {
+        let run = run.to_owned();
+        self.inner.database.write(move |connection| {
+            let number = refs::workspace_number(connection, workspace)?;
+            runs::end(connection, number, &run, step, now_ns(), exit_code)
+        })
+    }
+
+    /// Steps of all runs of a workspace, newest first; of one run if it is named; at most `limit`
+    /// (0: all).
+    pub fn run_steps(
+        &self,
+        workspace: WorkspaceId,
+        run: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<RunStep>> {
+        self.inner.database.read(|connection| {
+            let number = refs::workspace_number(connection, workspace)?;
+            runs::list(connection, number, run, limit)
+        })
+    }
+
+    /// Steps of runs that nobody began with [`Store::begin_run_step`] but that made changes: run,
+    /// step, principal.
+    pub fn unknown_run_steps(
+        &self,
+        workspace: WorkspaceId,
+        run: Option<&str>,
+    ) -> Result<Vec<(String, Option<u64>, String)>> {
+        self.inner.database.read(|connection| {
+            let number = refs::workspace_number(connection, workspace)?;
+            runs::unknown(connection, number, run)
+        })
+    }
+
+    /// Commits of a workspace with changes by somebody who is meant, oldest first.
+    pub fn commits_with(
+        &self,
+        workspace: WorkspaceId,
+        filter: &ActorFilter,
+    ) -> Result<Vec<CommitId>> {
+        self.inner.database.read(|connection| {
+            let number = refs::workspace_number(connection, workspace)?;
+            let mut found = Vec::new();
+            let mut rows: Vec<i64> = history::taking_part(connection, filter)?
+                .into_iter()
+                .collect();
+            rows.sort_unstable();
+            for row in rows {
+                if history::is_own(connection, number, row)? {
+                    found.push(history::read_row(connection, row)?.0);
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_runs_are_safe_everywhere() {
+        for good in ["r", "2026-11-30T10.00.00-abc", "A_b.c"] {
+            assert!(is_run_id(good), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "a b", "ä", &"x".repeat(101)] {
+            assert!(!is_run_id(bad), "{bad}");
+        }
+    }
+}

@@ -10,9 +10,11 @@ pub mod diff;
 pub mod file;
 pub mod grant;
 pub mod log;
+pub mod merge;
 pub mod mount;
 pub mod principal;
 pub mod program;
+pub mod purge;
 pub mod revert;
 pub mod run;
 pub mod shared;
@@ -137,6 +139,14 @@ pub enum Command {
     Rollback(revert::RollbackArgs),
     /// Take an operation back
     Undo(revert::UndoArgs),
+    /// Bring what another branch or fork changed into a workspace
+    Merge(merge::MergeArgs),
+    /// List what a merge could not join
+    Conflicts(merge::ConflictsArgs),
+    /// End conflicts, with what is there now or with one of the sides
+    Resolve(merge::ResolveArgs),
+    /// Remove the content of paths from all versions, for good
+    Purge(purge::PurgeArgs),
     /// List the operations of a workspace, newest first
     Operations(revert::OperationsArgs),
     /// Make a workspace that begins at a state of another one, without copying

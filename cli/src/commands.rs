@@ -11,9 +11,11 @@ pub mod diff;
 pub mod file;
 pub mod grant;
 pub mod log;
+pub mod merge;
 pub mod mount;
 pub mod principal;
 pub mod program;
+pub mod purge;
 pub mod revert;
 pub mod run;
 pub mod status;
@@ -50,8 +52,12 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Export(arguments) => transfer::export(context, arguments).await?,
         Command::Import(arguments) => transfer::import(context, arguments).await?,
         Command::Restore(arguments) => revert::restore(context, arguments).await?,
-        Command::Rollback(arguments) => revert::rollback(context, arguments).await?,
+        Command::Rollback(arguments) => return revert::rollback(context, arguments).await,
+        Command::Merge(arguments) => return merge::merge(context, arguments).await,
+        Command::Conflicts(arguments) => merge::conflicts(context, arguments).await?,
+        Command::Resolve(arguments) => merge::resolve(context, arguments).await?,
         Command::Undo(arguments) => revert::undo(context, arguments).await?,
+        Command::Purge(arguments) => purge::purge(context, arguments).await?,
         Command::Operations(arguments) => revert::operations(context, arguments).await?,
         Command::Fork(arguments) => workspace::fork(context, arguments).await?,
         Command::Branch(arguments) => branch::branch(context, arguments).await?,

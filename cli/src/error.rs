@@ -6,6 +6,8 @@ use computerd_api::v1::{ErrorBody, ErrorKind};
 
 /// Exit code of a wrong command line.
 pub const EXIT_USAGE: u8 = 2;
+/// Exit code of a verb that was done and left conflicts.
+pub const EXIT_CONFLICTS: u8 = 8;
 /// What a shell reports after an interrupt by the user (128 + SIGINT).
 pub const EXIT_INTERRUPTED: u8 = 130;
 
@@ -16,6 +18,8 @@ pub enum ExitStatus {
     Success,
     /// `diff --exit-code` found a difference.
     Differs,
+    /// It was done, and there are conflicts to be resolved.
+    Conflicts,
     /// A command that was run ended with this code.
     Command(u8),
 }
@@ -26,6 +30,7 @@ impl ExitStatus {
         match self {
             ExitStatus::Success => 0,
             ExitStatus::Differs => 1,
+            ExitStatus::Conflicts => EXIT_CONFLICTS,
             ExitStatus::Command(code) => code,
         }
     }
@@ -175,6 +180,10 @@ pub const EXIT_CODES: &[(u8, &str)] = &[
         "busy or unavailable: try again; `kura daemon logs` says more",
     ),
     (7, "stored bytes are corrupt, or of an incompatible version"),
+    (
+        EXIT_CONFLICTS,
+        "it was done, and left conflicts to be resolved: `kura conflicts NAME`",
+    ),
     (70, "a defect of kura; please report it"),
     (130, "interrupted"),
 ];
@@ -206,7 +215,7 @@ mod tests {
     #[test]
     fn every_documented_exit_code_is_used() {
         let mut used: Vec<u8> = ErrorKind::ALL.iter().map(|kind| kind.exit_code()).collect();
-        used.extend([0, EXIT_USAGE, EXIT_INTERRUPTED]);
+        used.extend([0, EXIT_USAGE, EXIT_CONFLICTS, EXIT_INTERRUPTED]);
         for (code, meaning) in EXIT_CODES {
             assert!(used.contains(code), "{code} ({meaning}) is never used");
         }

@@ -3,13 +3,14 @@
 use std::os::unix::ffi::OsStrExt;
 
 use computerd_api::v1::{
-    AuditEntryInfo, ChangeCounts, ChangeKind, ChangedAspect, CommitInfo, DiffEntry, EntryKind,
-    EntryState, OperationInfo, PathText, ReferenceMove,
+    AuditEntryInfo, ChangeCounts, ChangeKind, ChangedAspect, CommitInfo, ConflictInfo, DiffEntry,
+    EntryKind, EntryState, OperationInfo, PathText, ReferenceMove,
 };
 use jiff::Timestamp as Instant;
 use workspace_store::CommitId;
 use workspace_store::audit::{AuditEntry, AuditSource};
 use workspace_store::commits::{ChangeKind as StoredChange, PathChange};
+use workspace_store::conflict::Conflict;
 use workspace_store::diff::{DiffEntry as StoredDiff, DiffKind};
 use workspace_store::object::{Commit, CommitKind, Inode, Node, Timestamp};
 use workspace_store::operation::{OperationKind, OperationRecord};
@@ -79,6 +80,7 @@ pub fn commit(
         run: commit.run.clone(),
         step: commit.step,
         references,
+        has_conflicts: commit.conflicts.is_some(),
         changes,
     }
 }
@@ -301,6 +303,21 @@ pub fn audit_entry(entry: &AuditEntry, workspace: Option<String>) -> AuditEntryI
             .and_then(serde_json::Value::as_u64),
         detail: (!is_empty).then(|| entry.details.to_string()),
         hash: entry.hash.clone(),
+    }
+}
+
+/// A conflict.
+pub fn conflict(conflict: &Conflict) -> ConflictInfo {
+    ConflictInfo {
+        path: conflict.path.as_ref().into(),
+        reason: variant_name(&conflict.reason),
+        base: conflict.base.as_ref().map(entry_state),
+        ours: conflict.ours.as_ref().map(entry_state),
+        theirs: conflict.theirs.as_ref().map(entry_state),
+        beside: conflict.beside.as_deref().map(PathText::from),
+        base_commit: conflict.base_commit.to_hex(),
+        theirs_commit: conflict.theirs_commit.to_hex(),
+        theirs_label: conflict.theirs_label.clone(),
     }
 }
 

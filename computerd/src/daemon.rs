@@ -8,7 +8,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use workspace_store::audit::AuditRecord;
 use workspace_store::object::{CommitKind, Root, Timestamp};
 use workspace_store::operation::OperationKind;
-use workspace_store::source::CommitRequest;
+use workspace_store::source::{CommitRequest, NextVersion};
 use workspace_store::store::Store;
 use workspace_store::workspace::WorkspaceInfo;
 use workspace_store::{CommitId, id::WorkspaceId};
@@ -143,8 +143,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Makes a branch's tree equal to what `wanted` makes of it by a new commit, in its mounts as
-    /// well; what is uncommitted is committed before.
+    /// Makes a branch what `wanted` makes of its tree by a new commit, in its mounts as well; what
+    /// is uncommitted is committed before.
     ///
     /// # Errors
     /// Of `wanted`; `Conflict` if others move a branch that is not mounted again and again.
@@ -152,7 +152,7 @@ impl Daemon {
         &self,
         workspace: WorkspaceId,
         branch: &str,
-        wanted: &dyn Fn(&Root) -> Result<Root>,
+        wanted: &dyn Fn(&Root) -> Result<NextVersion>,
         request: &CommitRequest,
     ) -> Result<SwitchOutcome> {
         self.mounts.recover(self, workspace, branch)?;
@@ -167,21 +167,22 @@ impl Daemon {
             attempt += 1;
             let before = self.store.branch(workspace, branch)?;
             let before_root = self.store.commit(before)?.root.clone();
-            let root = wanted(&before_root)?;
-            let commit = if root == before_root {
+            let next = wanted(&before_root)?;
+            let root = next.root.clone();
+            let commit = if root == before_root && next.lineage.is_plain() {
                 None
             } else {
-                let (root, request) = (root.clone(), request.clone());
+                let request = request.clone();
                 match self
                     .store
-                    .set_branch_root(workspace, branch, before, root, request)
+                    .set_branch_root(workspace, branch, before, next, request)
                 {
                     Err(error)
                         if error.kind() == ErrorKind::Conflict && attempt < CHANGE_ATTEMPTS =>
                     {
                         continue;
                     }
-                    other => Some(other?),
+                    other => Some(other?).filter(|commit| *commit != before),
                 }
             };
             return Ok(SwitchOutcome {
@@ -223,12 +224,15 @@ impl Daemon {
         }
     }
 
-    /// Whether a commit has its parent's tree: only a message, nothing to take back.
+    /// Whether a commit says what its parent says: only a message, nothing to take back.
     pub fn is_only_a_name(&self, commit: CommitId) -> Result<bool> {
         let commit = self.store.commit(commit)?;
-        match commit.parents.first() {
-            Some(parent) => Ok(self.store.commit(*parent)?.root == commit.root),
-            None => Ok(false),
+        match commit.parents[..] {
+            [parent] => {
+                let parent = self.store.commit(parent)?;
+                Ok(parent.root == commit.root && parent.conflicts == commit.conflicts)
+            }
+            _ => Ok(false),
         }
     }
 

@@ -222,7 +222,7 @@ fn g4_rollback_of_a_mounted_branch_is_seen_at_once_and_can_be_undone() {
         .unwrap();
     assert_eq!((diff.counts.deleted, diff.counts.modified), (2, 1));
     let mut request = RollbackRequest {
-        revision: first.clone(),
+        revision: Some(first.clone()),
         dry_run: true,
         ..Default::default()
     };

@@ -388,6 +388,15 @@ impl Journal {
         });
     }
 
+    /// Removes what is left of records that are not needed any more.
+    pub(crate) fn scrub(&mut self) -> io::Result<()> {
+        self.pool.scrub()?;
+        match &self.active {
+            Some(active) => active.scrub_from(self.position),
+            None => Ok(()),
+        }
+    }
+
     /// Removes all files: nothing in them is needed.
     pub(crate) fn clear(&mut self) {
         self.close_active();

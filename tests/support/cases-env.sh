@@ -7,7 +7,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 if [ "$1" != verb ]; then
     kura=$1 store=$2 workspace=$3 directory=$4 peer=${5:-}
-    for name in MOUNT UMOUNT KILL OPS COMMIT ROLLBACK DIFF UNDO OPEN CLOSE LOG; do
+    for name in MOUNT UMOUNT KILL OPS COMMIT ROLLBACK DIFF UNDO OPEN HANDIN CLOSE PURGE LOG; do
         echo "export CASE_$name='KURA=$kura KURA_STORE=$store WORKSPACE=$workspace PEER=$peer $here/cases-env.sh verb $name'"
     done
     echo "export CASE_STORE='$store'"
@@ -45,6 +45,15 @@ print(mounts[0]["request_count"])' "$DIR"
     LOG) kura log "$WORKSPACE" --ids ;;
     # Raw names, one change a line as the cases read it.
     DIFF) kura diff "$WORKSPACE" "$FROM" ${TO:+"$TO"} --name-status --no-renames -z | tr '\0' '\n' ;;
-    OPEN) kura mount "$WORKSPACE@$COMMIT" "$DEST" --branch "case-$$-$RANDOM" --allow-other ;;
+    OPEN)
+        kura mount "$WORKSPACE@$COMMIT" "$DEST" --branch "case-$$-$RANDOM" --allow-other
+        ;;
+    HANDIN)
+        branch=$(kura ls-mounts --json | python3 -c '
+import json, sys
+print([m["branch"] for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] == sys.argv[1]][0])' "$DEST")
+        kura merge "$WORKSPACE" "$branch"
+        ;;
     CLOSE) kura umount "$DEST" ;;
+    PURGE) kura purge "$WORKSPACE" "$PATHNAME" --yes ;;
 esac

@@ -15,6 +15,7 @@ use quick_cache::sync::Cache;
 use crate::chunker::for_each_chunk;
 use crate::compress::compress;
 use crate::db::objects::{self, NewObject, Packed};
+use crate::db::purge;
 use crate::db::writer::Pending;
 use crate::edit::Content;
 use crate::error::{ErrorKind, Result, StoreError};
@@ -47,6 +48,12 @@ impl BlobCache {
             chunks: Cache::with_weighter(4096, CHUNK_CACHE_BYTES, ChunkWeight),
             manifests: Cache::with_weighter(256, MANIFEST_CACHE_BYTES, ManifestWeight),
         }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&self) {
+        self.chunks.clear();
+        self.manifests.clear();
     }
 }
 
@@ -332,7 +339,15 @@ impl Inner {
                 if let Some(chunk) = self.load_chunk(ChunkId(blob.0))? {
                     return Ok(copy_from(&chunk, offset, buffer));
                 }
-                let manifest = self.load_manifest(blob)?.ok_or_else(|| {
+                let manifest = self.load_manifest(blob)?;
+                if manifest.is_none()
+                    && let Some(time_ns) = self
+                        .database
+                        .read(|connection| purge::purged_ns(connection, blob))?
+                {
+                    return Err(purged(blob, time_ns));
+                }
+                let manifest = manifest.ok_or_else(|| {
                     StoreError::new(ErrorKind::Corrupt, format!("content {blob} is missing"))
                         .with_hint("run `kura fsck`")
                 })?;
@@ -418,6 +433,15 @@ impl Inner {
         }
         decode_manifest(&encoded).map(Some)
     }
+}
+
+fn purged(blob: BlobId, time_ns: i64) -> StoreError {
+    let seconds = time_ns / 1_000_000_000;
+    StoreError::new(
+        ErrorKind::NotFound,
+        format!("content {blob} was purged (at {seconds} seconds since 1970)"),
+    )
+    .with_hint("`kura audit` says by whom; it is gone for good")
 }
 
 /// Whether this is the id of no bytes at all, which need no storage.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commits::decode_changes;
 use crate::db::objects::{self, Family};
-use crate::db::{history, refs};
+use crate::db::{history, purge, refs};
 use crate::error::Result;
 use crate::id::{BlobId, ChunkId, CommitId, TreeId};
 use crate::limits::CHANGE_LIST_MAX_BYTES;
@@ -167,6 +167,14 @@ impl Check<'_> {
         })
     }
 
+    fn is_purged(&self, blob: BlobId) -> bool {
+        let purged = self
+            .store
+            .database
+            .read(|connection| purge::purged_ns(connection, blob));
+        matches!(purged, Ok(Some(_)))
+    }
+
     fn blob_is_sound(&self, blob: BlobId, size: u64) -> bool {
         let stored = self
             .chunk_sizes
@@ -176,7 +184,7 @@ impl Check<'_> {
         if crate::blobs::is_empty_blob(blob) {
             size == 0
         } else {
-            stored == Some(size)
+            stored == Some(size) || self.is_purged(blob)
         }
     }
 
@@ -246,6 +254,11 @@ impl Check<'_> {
                     return Ok(());
                 }
             };
+            if let Some(conflicts) = commit.conflicts
+                && let Err(error) = check.store.conflict_set(conflicts)
+            {
+                check.problem(&what, &error.to_string());
+            }
             for tree in [Some(commit.root.tree), commit.root.links]
                 .into_iter()
                 .flatten()

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::actor::Actor;
+use crate::conflict::ConflictSet;
 use crate::db::history::{self, Walk};
-use crate::db::refs;
+use crate::db::{conflicts, refs};
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::{CommitId, WorkspaceId};
+use crate::id::{CommitId, ConflictSetId, WorkspaceId};
 use crate::limits::CHANGE_LIST_MAX_BYTES;
 use crate::object::Commit;
-use crate::object::codec::{Input, commit_id, decode_commit, write_bytes, write_number};
+use crate::object::codec::{
+    Input, commit_id, conflict_set_id, decode_commit, decode_conflicts, write_bytes, write_number,
+};
 use crate::store::{Inner, Store};
 
 /// How a path changed in a commit.
@@ -146,6 +149,17 @@ impl Store {
         }
     }
 
+    /// What a commit could not join, or its ancestors, and what nobody has resolved since.
+    ///
+    /// # Errors
+    /// `NotFound` if the commit isn't stored, `Corrupt` if its conflicts are not what its id says.
+    pub fn conflicts(&self, commit: CommitId) -> Result<ConflictSet> {
+        let Some(id) = self.inner.commit(commit)?.conflicts else {
+            return Ok(ConflictSet::default());
+        };
+        self.inner.conflict_set(id)
+    }
+
     /// As [`Store::changes`], with those who made them.
     ///
     /// # Errors
@@ -237,6 +251,24 @@ impl Store {
 }
 
 impl Inner {
+    /// A set of conflicts.
+    pub(crate) fn conflict_set(&self, id: ConflictSetId) -> Result<ConflictSet> {
+        let packed = self
+            .database
+            .read(|connection| conflicts::read(connection, id))?;
+        let damaged = |what: &str| {
+            StoreError::new(ErrorKind::Corrupt, format!("conflicts {id} {what}"))
+                .with_hint("run `kura fsck`")
+        };
+        let encoded = packed
+            .ok_or_else(|| damaged("are missing"))?
+            .unpack(CHANGE_LIST_MAX_BYTES)?;
+        if conflict_set_id(&encoded) != id {
+            return Err(damaged("have other bytes than their id says"));
+        }
+        decode_conflicts(&encoded)
+    }
+
     /// A commit, through the cache.
     pub(crate) fn commit(&self, id: CommitId) -> Result<Arc<Commit>> {
         if let Some(commit) = self.commit_cache.get(&id) {

@@ -6,6 +6,7 @@
 //! many of them as it likes in one transaction.
 
 pub(crate) mod audit;
+pub(crate) mod conflicts;
 pub(crate) mod connection;
 pub(crate) mod grants;
 pub(crate) mod history;
@@ -14,6 +15,7 @@ pub(crate) mod objects;
 pub(crate) mod operations;
 pub(crate) mod overlay;
 pub(crate) mod principals;
+pub(crate) mod purge;
 pub(crate) mod reader_pool;
 pub(crate) mod refs;
 pub(crate) mod runs;
@@ -87,6 +89,14 @@ impl Database {
         let job =
             move |connection: &Connection| crate::audit::with_source(source, || job(connection));
         self.writer.submit(true, job)?.wait()
+    }
+
+    /// Runs `job` on the write connection outside of any transaction.
+    pub(crate) fn alone<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.writer.alone(job)
     }
 
     /// Queues `job` for a transaction that becomes durable with the next one of [`Self::write`].

@@ -4,6 +4,7 @@ mod rename;
 mod text;
 mod tree;
 
+pub(crate) use rename::join_exact as exact_renames;
 pub use text::{FileStatistics, PatchOptions, is_binary, quote_path, render_patch, statistics};
 pub use tree::diff_roots;
 

@@ -106,6 +106,10 @@ id_type! {
     BlobId
 }
 id_type! {
+    /// Hash of an encoded set of conflicts.
+    ConflictSetId
+}
+id_type! {
     /// BLAKE3 of one stored piece of content.
     ChunkId
 }

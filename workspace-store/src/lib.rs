@@ -45,6 +45,7 @@
 //! ```
 
 pub mod actor;
+mod ancestry;
 pub mod attribution;
 pub mod audit;
 pub mod blame;
@@ -53,6 +54,7 @@ pub mod check;
 mod chunker;
 pub mod commits;
 mod compress;
+pub mod conflict;
 mod db;
 pub mod denial;
 pub mod diff;
@@ -67,6 +69,7 @@ mod local_source;
 pub mod lookup;
 #[cfg(test)]
 mod memory_store;
+pub mod merge;
 pub mod metadata;
 pub mod object;
 pub mod operation;
@@ -74,6 +77,7 @@ pub mod path;
 pub mod policy;
 pub mod principal;
 pub mod progress;
+pub mod purge;
 pub mod reader;
 pub mod refs;
 mod resolve;

@@ -305,6 +305,44 @@ impl Tree {
         self.entries.remove(path);
     }
 
+    /// Paths that were described, not those of directories above them.
+    pub fn paths(&self) -> Vec<String> {
+        self.entries.keys().cloned().collect()
+    }
+
+    /// Removes an entry and all below it.
+    pub fn remove_all(&mut self, path: &str) {
+        let below = format!("{path}/");
+        self.entries
+            .retain(|other, _| other != path && !other.starts_with(&below));
+    }
+
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if let Some(described) = self.entries.remove(from) {
+            self.entries.insert(to.to_owned(), described);
+        }
+    }
+
+    /// Changes the content of what is at a path, of all its names.
+    pub fn change(&mut self, path: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        match self.entries.get_mut(path) {
+            Some(Described::File {
+                content, seconds, ..
+            }) => {
+                change(content);
+                *seconds += 1;
+            }
+            Some(Described::Symlink(target)) => change(target),
+            Some(Described::Link(id)) => {
+                if let Some((content, seconds)) = self.links.get_mut(id) {
+                    change(content);
+                    *seconds += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn regular(store: &MemoryStore, content: &[u8]) -> Node {
         Node::Regular {
             blob: store.put_blob(content),

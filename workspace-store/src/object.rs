@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{BlobId, CommitId, TreeId};
+use crate::id::{BlobId, CommitId, ConflictSetId, TreeId};
 
 /// Bytes of a directory entry's name: not empty, at most 255, no NUL, no `/`, not `.` or `..`.
 pub type Name = Box<[u8]>;
@@ -226,4 +226,6 @@ pub struct Commit {
     pub run: Option<String>,
     /// The numbered part of that execution.
     pub step: Option<u64>,
+    /// What could not be joined so far and waits to be resolved.
+    pub conflicts: Option<ConflictSetId>,
 }

@@ -176,6 +176,51 @@ fn plan_parents(
     Ok(())
 }
 
+/// Plans that there is nothing at these paths, which are there now.
+///
+/// # Errors
+/// `InvalidInput` for paths that can't be; errors of the reader.
+pub fn removal_edit(
+    reader: &dyn ObjectReader,
+    current: &Root,
+    paths: &[Vec<u8>],
+) -> Result<SnapshotEdit> {
+    let wishes = paths
+        .iter()
+        .map(|path| Ok((split_path(path)?, Wish::Nothing)))
+        .collect::<Result<_>>()?;
+    wish_edit(reader, current, wishes)
+}
+
+/// What shall stand at a path.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    /// Nothing.
+    Nothing,
+    /// This entry of the same tree, or one without other names.
+    Entry(TreeEntry),
+    /// The directory that is there, with these attributes.
+    Directory(Attributes),
+}
+
+/// Plans that entries stand at paths, whose parents are directories.
+pub(crate) fn wish_edit(
+    reader: &dyn ObjectReader,
+    current: &Root,
+    wishes: Vec<(Vec<Name>, Wish)>,
+) -> Result<SnapshotEdit> {
+    let mut plan = PlanNode::default();
+    for (names, wish) in wishes {
+        let action = match wish {
+            Wish::Nothing => Action::Remove,
+            Wish::Entry(entry) => Action::Take(entry),
+            Wish::Directory(attributes) => Action::Directory(attributes),
+        };
+        plan.insert(&names, action);
+    }
+    Assemble::new(reader, current, current).run(&plan)
+}
+
 /// Plans to take the changes from `before` to `after` out of `current`, entry by entry.
 ///
 /// An entry that changed again since is a conflict; then no edit is made. An entry that is

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::attribution::Attribution;
+use crate::conflict::ConflictChange;
 use crate::edit::SnapshotEdit;
 use crate::error::Result;
 use crate::id::{BlobId, CommitId, TreeId};
@@ -67,6 +68,40 @@ impl CommitRequest {
     }
 }
 
+/// What a commit takes from other histories, and what it says of conflicts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// The commit that it joins to the branch's.
+    pub merged: Option<CommitId>,
+    /// Its conflicts.
+    pub conflicts: ConflictChange,
+}
+
+impl Lineage {
+    /// Whether it says nothing beyond the tree.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A tree that a branch is to have next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NextVersion {
+    /// The tree.
+    pub root: Root,
+    /// What its commit says besides.
+    pub lineage: Lineage,
+}
+
+impl From<Root> for NextVersion {
+    fn from(root: Root) -> Self {
+        Self {
+            root,
+            lineage: Lineage::default(),
+        }
+    }
+}
+
 /// A frozen overlay handed to the store.
 #[derive(Debug)]
 pub struct Submission {
@@ -80,6 +115,8 @@ pub struct Submission {
     pub attribution: Attribution,
     /// The commit to make; `None` takes a checkpoint that leaves the branch alone.
     pub commit: Option<CommitRequest>,
+    /// What the commit says beside the tree.
+    pub lineage: Lineage,
     /// Nobody asked for the commit: if nothing but times of directories differs, it is a
     /// checkpoint. If all changes were made by one principal, or in one run or step, it carries
     /// those.

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::attribution::{Attribution, actors_of};
 use crate::audit::AuditSource;
 use crate::commits::{AttributedChange, encode_changes, path_hash};
+use crate::compress::compress;
+use crate::conflict::ConflictChange;
 use crate::db::history::Participant;
 use crate::db::objects::Packed;
 use crate::db::operations::NewOperation;
@@ -15,13 +17,13 @@ use crate::db::refs::BranchRow;
 use crate::db::{self, Connection, history};
 use crate::edit::SnapshotEdit;
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::{CommitId, WorkspaceId};
+use crate::id::{CommitId, ConflictSetId, WorkspaceId};
 use crate::limits::CHANGE_LIST_MAX_BYTES;
-use crate::object::codec::{commit_id, encode_commit};
+use crate::object::codec::{commit_id, conflict_set_id, encode_commit, encode_conflicts};
 use crate::object::{Commit, CommitKind, Name, Root, Timestamp};
 use crate::operation::{OperationKind, record};
 use crate::snapshot::{Changes, ProgressFunction};
-use crate::source::{CommitRequest, InodeRecord, OverlayState, Submission, Submitted};
+use crate::source::{CommitRequest, InodeRecord, NextVersion, OverlayState, Submission, Submitted};
 use crate::store::{Inner, Store};
 
 /// The branch that a commit is made on.
@@ -74,7 +76,7 @@ impl Store {
         let (commit, is_new) = self.inner.commit_root(
             target,
             expected_head,
-            stored.root.clone(),
+            stored.root.clone().into(),
             Some(request),
             None,
         )?;
@@ -86,8 +88,8 @@ impl Store {
         })
     }
 
-    /// Commits a stored tree to a branch; gives back the commit, or the head if its tree is the
-    /// same already.
+    /// Commits a stored tree to a branch; gives back the commit, or the head if it says the same
+    /// already.
     ///
     /// # Errors
     /// `Conflict` if the branch no longer names `expected_head`, `InvalidInput` if the tree isn't
@@ -97,10 +99,14 @@ impl Store {
         workspace: WorkspaceId,
         branch: &str,
         expected_head: CommitId,
-        root: Root,
+        next: impl Into<NextVersion>,
         request: CommitRequest,
     ) -> Result<CommitId> {
-        for tree in [Some(root.tree), root.links].into_iter().flatten() {
+        let next = next.into();
+        for tree in [Some(next.root.tree), next.root.links]
+            .into_iter()
+            .flatten()
+        {
             if !self.inner.has_tree_node(tree)? {
                 return Err(StoreError::new(
                     ErrorKind::InvalidInput,
@@ -115,7 +121,7 @@ impl Store {
         };
         let (commit, _) =
             self.inner
-                .commit_root(target, expected_head, root, Some(request), None)?;
+                .commit_root(target, expected_head, next, Some(request), None)?;
         Ok(commit)
     }
 }
@@ -134,7 +140,10 @@ impl Inner {
         let (commit, is_new) = self.commit_root(
             target,
             submission.expected_head,
-            stored.root.clone(),
+            NextVersion {
+                root: stored.root.clone(),
+                lineage: submission.lineage,
+            },
             submission.commit,
             Some(update),
         )?;
@@ -150,14 +159,19 @@ impl Inner {
         &self,
         target: Target,
         expected_head: CommitId,
-        root: Root,
+        next: NextVersion,
         request: Option<CommitRequest>,
         update: Option<OverlayUpdate>,
     ) -> Result<(CommitId, bool)> {
+        let NextVersion { root, lineage } = next;
         let head = self.commit(expected_head)?;
+        let conflicts = PreparedConflicts::new(&lineage.conflicts, head.conflicts)?;
+        let says_more = lineage.merged.is_some() || conflicts.id != head.conflicts;
         let mut prepared = None;
         if let Some(mut request) = request
-            && (head.root != root || (request.is_named() && head.kind == CommitKind::Snapshot))
+            && (head.root != root
+                || says_more
+                || (request.is_named() && head.kind == CommitKind::Snapshot))
         {
             let changes = self.changes_between(&head.root, &root)?;
             let changes = self.attribute(&target, changes, update.as_ref())?;
@@ -166,7 +180,9 @@ impl Inner {
                 changes.describe(&mut request);
             }
             if !is_automatic || !changes.paths.is_empty() {
-                let commit = Prepared::new(expected_head, root.clone(), request, &changes)?;
+                let parents = [Some(expected_head), lineage.merged];
+                let parents = parents.into_iter().flatten().collect();
+                let commit = Prepared::new(parents, root.clone(), conflicts, request, &changes)?;
                 prepared = Some(commit);
             }
         }
@@ -323,6 +339,7 @@ struct Prepared {
     id: CommitId,
     encoded: Vec<u8>,
     commit: Commit,
+    conflicts: PreparedConflicts,
     /// From where the changes of a mount came, as far as that is the same for all.
     source: Option<AuditSource>,
     changes: PreparedChanges,
@@ -330,20 +347,22 @@ struct Prepared {
 
 impl Prepared {
     fn new(
-        parent: CommitId,
+        parents: Vec<CommitId>,
         root: Root,
+        conflicts: PreparedConflicts,
         request: CommitRequest,
         changes: &AttributedChanges,
     ) -> Result<Self> {
         let commit = Commit {
             root,
-            parents: vec![parent],
+            parents,
             author: request.author,
             kind: request.kind,
             time: Timestamp::now(),
             message: request.message,
             run: request.run,
             step: request.step,
+            conflicts: conflicts.id,
         };
         let encoded = encode_commit(&commit);
         let id = commit_id(&encoded);
@@ -351,6 +370,7 @@ impl Prepared {
             id,
             encoded,
             commit,
+            conflicts,
             source: changes.source(),
             changes: PreparedChanges::new(changes)?,
         })
@@ -371,6 +391,13 @@ impl Prepared {
             &self.commit.parents,
         )?;
         self.changes.write(connection, number)?;
+        for parent in &self.commit.parents[1..] {
+            let parent = history::require(connection, *parent)?;
+            history::make_visible(connection, workspace, parent)?;
+        }
+        if let (Some(id), Some(packed)) = (self.conflicts.id, &self.conflicts.packed) {
+            db::conflicts::insert(connection, id, packed)?;
+        }
         db::refs::move_branch(connection, branch.number, number)?;
         let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
         let source = match &self.source {
@@ -400,6 +427,39 @@ impl Prepared {
             },
         )?;
         Ok(())
+    }
+}
+
+/// The conflicts of a commit.
+#[derive(Debug)]
+struct PreparedConflicts {
+    id: Option<ConflictSetId>,
+    /// The set, if it may be new.
+    packed: Option<Packed>,
+}
+
+impl PreparedConflicts {
+    fn new(change: &ConflictChange, inherited: Option<ConflictSetId>) -> Result<Self> {
+        let set = match change {
+            ConflictChange::Keep => return Ok(Self::stored(inherited)),
+            ConflictChange::Take(id) => return Ok(Self::stored(*id)),
+            ConflictChange::Set(set) if set.is_empty() => return Ok(Self::stored(None)),
+            ConflictChange::Set(set) => set,
+        };
+        let encoded = encode_conflicts(set);
+        let (encoding, stored) = compress(&encoded)?;
+        Ok(Self {
+            id: Some(conflict_set_id(&encoded)),
+            packed: Some(Packed {
+                encoding,
+                size: encoded.len(),
+                stored: stored.into_owned(),
+            }),
+        })
+    }
+
+    fn stored(id: Option<ConflictSetId>) -> Self {
+        Self { id, packed: None }
     }
 }
 

@@ -88,6 +88,7 @@ impl Store {
             message: String::new(),
             run: None,
             step: None,
+            conflicts: None,
         };
         let encoded = encode_commit(&commit);
         let head = commit_id(&encoded);

@@ -73,6 +73,7 @@ fn child() {
                 run: None,
                 step: Some(round),
             }),
+            lineage: Default::default(),
             is_automatic: false,
             first_journal_segment: round,
             next_inode_number: round,

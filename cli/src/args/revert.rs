@@ -38,17 +38,29 @@ pub struct RestoreArgs {
 #[command(after_help = "\
 Nothing is lost: what is uncommitted is committed first, and `kura undo` takes the rollback back.
 
+With --run or --by no state comes back: the changes of those commits are taken out, newest first,
+and later work of others stays. Where that stands on them there are conflicts, as after a merge
+(exit code 8).
+
 Examples:
   kura rollback demo HEAD~1
   kura rollback demo v1 --path src --dry-run
-  kura rollback demo '@{2 hours ago}' --yes")]
+  kura rollback demo '@{2 hours ago}' --yes
+  kura rollback demo --run nightly-7 --dry-run
+  kura rollback demo --by agent-1 --path src")]
 pub struct RollbackArgs {
     /// Workspace
     #[arg(value_parser = name_parser())]
     pub name: String,
     /// State to come back
-    #[arg(value_name = "REV")]
-    pub revision: String,
+    #[arg(value_name = "REV", required_unless_present_any = ["run", "by"])]
+    pub revision: Option<String>,
+    /// Take out the changes of this run
+    #[arg(long, value_name = "RUN", conflicts_with = "revision")]
+    pub run: Option<String>,
+    /// Take out the changes of this principal
+    #[arg(long, value_name = "PRINCIPAL", conflicts_with = "revision")]
+    pub by: Option<String>,
     /// Only this path and what is below it (can be repeated)
     #[arg(long = "path", value_name = "PATH", value_parser = path_parser())]
     pub paths: Vec<PathText>,

@@ -119,6 +119,9 @@ fn one_line(context: &Context<'_>, commit: &CommitInfo) -> String {
     } else if let Some(changes) = &commit.changes {
         line.push_str(&format!(" {}", format_counts(changes)));
     }
+    if commit.has_conflicts {
+        line.push_str(" (conflicts)");
+    }
     line.push('\n');
     line
 }
@@ -152,6 +155,9 @@ fn several_lines(context: &Context<'_>, commit: &CommitInfo) -> String {
     if commit.parents.len() > 1 {
         let parents: Vec<&str> = commit.parents.iter().map(|id| short_id(id)).collect();
         field("Parents:", &parents.join(" "));
+    }
+    if commit.has_conflicts {
+        field("Open:", "conflicts; `kura conflicts` lists them");
     }
     if let Some(changes) = &commit.changes {
         field("Changes:", &format_counts(changes));

@@ -1,14 +1,15 @@
 //! `restore`, `rollback`, `undo`, `operations`.
 
 use computerd_api::v1::{
-    OperationQuery, RestoreRequest, RevertResult, RollbackRequest, UndoRequest,
+    OperationQuery, Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest,
 };
 
+use super::merge::{other_side, status};
 use super::{consent, short_id};
 use crate::args::revert::{OperationsArgs, RestoreArgs, RollbackArgs, UndoArgs};
 use crate::args::shared::ConsentArgs;
 use crate::context::Context;
-use crate::error::Result;
+use crate::error::{ExitStatus, Result};
 use crate::output::plan;
 use crate::output::sanitize::sanitize;
 use crate::output::table::TextTable;
@@ -32,14 +33,16 @@ pub async fn restore(context: &Context<'_>, arguments: RestoreArgs) -> Result<()
     }
     request.dry_run = false;
     let done = client.restore(&arguments.name, &request).await?;
-    report(context, "restore", &done)
+    report(context, "restore", &arguments.name, &done)
 }
 
-/// Sets a branch back.
-pub async fn rollback(context: &Context<'_>, arguments: RollbackArgs) -> Result<()> {
+/// Sets a branch back, or takes changes out.
+pub async fn rollback(context: &Context<'_>, arguments: RollbackArgs) -> Result<ExitStatus> {
     let client = context.client().await?;
     let mut request = RollbackRequest {
         revision: arguments.revision,
+        run: arguments.run,
+        by: arguments.by,
         branch: arguments.branch,
         paths: arguments.paths,
         dry_run: true,
@@ -48,12 +51,13 @@ pub async fn rollback(context: &Context<'_>, arguments: RollbackArgs) -> Result<
     if consent::needs_plan(&arguments.consent) {
         let planned = client.rollback(&arguments.name, &request).await?;
         if !goes_on(context, &planned, &arguments.consent, "Roll back?")? {
-            return Ok(());
+            return Ok(status(planned.plan.conflict_count));
         }
     }
     request.dry_run = false;
     let done = client.rollback(&arguments.name, &request).await?;
-    report(context, "rollback", &done)
+    report(context, "rollback", &arguments.name, &done)?;
+    Ok(status(done.plan.conflict_count))
 }
 
 /// Takes an operation back.
@@ -72,7 +76,16 @@ pub async fn undo(context: &Context<'_>, arguments: UndoArgs) -> Result<()> {
     }
     request.dry_run = false;
     let done = client.undo(&arguments.name, &request).await?;
-    report(context, "undo", &done)
+    report(context, "undo", &arguments.name, &done)
+}
+
+/// Prints what would be done.
+pub(super) fn show_plan(context: &Context<'_>, planned: &Plan) -> Result<()> {
+    let printer = context.printer;
+    if printer.is_json() {
+        return printer.json("plan", planned);
+    }
+    printer.write(plan::render(planned, printer.palette))
 }
 
 /// Shows the plan; whether to go on after it.
@@ -82,13 +95,8 @@ fn goes_on(
     consent: &ConsentArgs,
     question: &str,
 ) -> Result<bool> {
-    let printer = context.printer;
     if consent.dry_run {
-        if printer.is_json() {
-            printer.json("plan", &planned.plan)?;
-        } else {
-            printer.write(plan::render(&planned.plan, printer.palette))?;
-        }
+        show_plan(context, &planned.plan)?;
         return Ok(false);
     }
     // Without a change the daemon is asked all the same, so that the answer has one form.
@@ -99,7 +107,12 @@ fn goes_on(
 }
 
 /// Prints what was done; stdout is the id of the commit that the branch names now.
-fn report(context: &Context<'_>, kind: &str, done: &RevertResult) -> Result<()> {
+pub(super) fn report(
+    context: &Context<'_>,
+    kind: &str,
+    workspace: &str,
+    done: &RevertResult,
+) -> Result<()> {
     let printer = context.printer;
     if printer.is_json() {
         return printer.json(kind, done);
@@ -123,6 +136,18 @@ fn report(context: &Context<'_>, kind: &str, done: &RevertResult) -> Result<()> 
             "what was uncommitted is kept in {}",
             short_id(rescue)
         ));
+    }
+    let count = done.plan.conflict_count;
+    if count > 0 {
+        let s = if count == 1 { "" } else { "s" };
+        printer.note(format!(
+            "{count} conflict{s}; `kura conflicts {workspace}` lists all, `kura resolve` ends one:"
+        ));
+    }
+    for conflict in done.plan.conflicts.iter().take(plan::MAX_LISTED) {
+        let path = sanitize(conflict.path.as_bytes());
+        let other = other_side(conflict);
+        printer.note(format!("  {}: {path} ({other})", conflict.reason));
     }
     printer.operation(done.operation.as_ref());
     Ok(())

@@ -55,6 +55,11 @@ fn lines(context: &Context<'_>, status: &WorkspaceStatus) -> Vec<String> {
             branch.branch
         ));
     }
+    for branch in &status.conflicts {
+        let conflicts = super::merge::describe(branch);
+        let conflicts = printer.paint(Role::Removed, &conflicts);
+        lines.push(format!("  conflicts   {conflicts}"));
+    }
     for branch in &status.branches {
         lines.push(format!(
             "  branch      {} {}{}",

@@ -7,7 +7,7 @@ use super::diff::role;
 use super::sanitize::sanitize;
 
 /// How many changed paths are listed; the rest is counted.
-const MAX_LISTED: usize = 20;
+pub const MAX_LISTED: usize = 20;
 
 /// The plan as text.
 pub fn render(plan: &Plan, palette: Palette) -> String {
@@ -38,6 +38,15 @@ pub fn render(plan: &Plan, palette: Palette) -> String {
     if plan.change_count > listed {
         text.push_str(&format!("  … and {} more\n", plan.change_count - listed));
     }
+    for conflict in plan.conflicts.iter().take(MAX_LISTED) {
+        let path = display(&conflict.path);
+        text.push_str(&format!("  conflict ({}) {path}\n", conflict.reason));
+    }
+    let listed = plan.conflicts.len().min(MAX_LISTED) as u64;
+    if plan.conflict_count > listed {
+        let more = plan.conflict_count - listed;
+        text.push_str(&format!("  … and {more} more conflicts\n"));
+    }
     for mount in &plan.mounts {
         text.push_str(&format!(
             "  seen at once in {}\n",
@@ -49,7 +58,7 @@ pub fn render(plan: &Plan, palette: Palette) -> String {
 
 /// Whether the plan would change anything.
 pub fn is_empty(plan: &Plan) -> bool {
-    plan.change_count == 0 && plan.references.is_empty()
+    plan.change_count == 0 && plan.references.is_empty() && !plan.is_recorded
 }
 
 fn display(path: &computerd_api::v1::PathText) -> String {
@@ -87,6 +96,9 @@ mod tests {
             uncommitted_count: 1,
             changes: (0..25).map(change).collect(),
             change_count: 1000,
+            conflicts: vec![],
+            conflict_count: 0,
+            is_recorded: false,
             references: vec![],
             mounts: vec!["/work".into()],
         };

@@ -5,8 +5,8 @@ use computerd_api::v1::route;
 use super::Api;
 use crate::ui;
 use crate::verbs::{
-    attribution, commits, config, control, diff, files, grants, history, mounts, principals,
-    references, revert,
+    attribution, commits, config, control, diff, files, grants, history, merge, mounts, principals,
+    purge, references, resolve, revert,
 };
 use crate::verbs::{transfer, workspaces};
 
@@ -92,6 +92,22 @@ pub(super) fn add(api: &mut Api) {
     api.stream(route::IMPORT, "Bring content in", transfer::import);
     api.post(route::RESTORE, "Bring paths back", revert::restore);
     api.post(route::ROLLBACK, "Set a branch back", revert::rollback);
+    api.post(route::MERGE, "Bring another history in", merge::merge);
+    api.post(
+        route::CONFLICTS,
+        "List what could not be joined",
+        resolve::conflicts,
+    );
+    api.post(
+        route::RESOLVE,
+        "Take paths out of the conflicts",
+        resolve::resolve,
+    );
+    api.post(
+        route::PURGE,
+        "Remove content from all versions",
+        purge::purge,
+    );
     api.post(route::UNDO, "Take an operation back", revert::undo);
     api.post(route::OPERATIONS, "List operations", history::operations);
     api.post(

@@ -201,7 +201,7 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
         diff,
         processes: attribution::by_process(
             &commit,
-            daemon.store.attributed_changes(id)?,
+            attribution::visible_changes(&scope, id)?,
             &query.options.paths,
         )?,
     })

@@ -1,18 +1,22 @@
 //! Rollback, restore and undo: older states come back as new commits [G-4].
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use computerd_api::v1::{Plan, RestoreRequest, RevertResult, RollbackRequest, UndoRequest};
 use workspace_store::CommitId;
+use workspace_store::conflict::{Conflict, ConflictChange, ConflictSet};
 use workspace_store::diff::{DiffEntry, DiffOptions, diff_roots};
-use workspace_store::object::{CommitKind, Root};
+use workspace_store::object::{CommitKind, Inode, Node, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
 use workspace_store::policy::Access;
-use workspace_store::restore::{restore_edit, revert_edit};
+use workspace_store::restore::{removal_edit, restore_edit, revert_edit};
+use workspace_store::source::{Lineage, NextVersion};
 
 use super::config;
 use super::history::shown_operation;
+use super::take_out::take_out;
 use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
@@ -25,21 +29,22 @@ const SHOWN_CONFLICTS: usize = 10;
 /// Begins the message of a commit that takes operations back; the number follows.
 const UNDO_MESSAGE: &str = "undo operation ";
 
-/// How to compute the wanted tree from the one that is there now.
-type Wanted<'a> = &'a dyn Fn(&Root) -> Result<Root>;
+/// How to compute the wanted state from the tree that is there now.
+pub(super) type Wanted<'a> = &'a dyn Fn(&Root) -> Result<NextVersion>;
 
 /// What is to be done to a branch.
-struct Change<'a> {
-    scope: &'a Scope,
-    branch: String,
-    kind: CommitKind,
-    message: String,
-    target: Option<CommitId>,
-    is_dry_run: bool,
+pub(super) struct Change<'a> {
+    pub(super) scope: &'a Scope,
+    pub(super) branch: String,
+    pub(super) kind: CommitKind,
+    pub(super) message: String,
+    pub(super) target: Option<CommitId>,
+    pub(super) is_dry_run: bool,
 }
 
 impl Change<'_> {
-    fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+    /// Does it, or says what would be done.
+    pub(super) fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
         if self.is_dry_run {
             return self.plan_only(daemon, wanted);
         }
@@ -50,7 +55,12 @@ impl Change<'_> {
         } = self.scope;
         let _access = daemon.write_access(workspace, &self.branch, principal)?;
         let request = commit_request(principal, self.kind, &self.message);
-        let permitted = |now: &Root| self.scope.permitted(now, wanted(now)?);
+        let last = RefCell::new(Lineage::default());
+        let permitted = |now: &Root| {
+            let next = self.permitted(daemon, now, wanted(now)?)?;
+            *last.borrow_mut() = next.lineage.clone();
+            Ok(next)
+        };
         let outcome = daemon.change_branch(workspace.id, &self.branch, &permitted, &request)?;
         let operation = match outcome.commit {
             Some(commit) => daemon.operation_of(workspace, commit)?,
@@ -61,7 +71,10 @@ impl Change<'_> {
                 daemon,
                 outcome.before,
                 &outcome.before_root,
-                &outcome.root,
+                &NextVersion {
+                    root: outcome.root,
+                    lineage: last.into_inner(),
+                },
                 0,
             )?,
             commit: outcome.commit.map(|commit| commit.to_hex()),
@@ -87,10 +100,10 @@ impl Change<'_> {
             &view.root(&live.root),
             &DiffOptions::default(),
         )?;
-        let root = self.scope.permitted(&live.root, wanted(&live.root)?)?;
+        let next = self.permitted(daemon, &live.root, wanted(&live.root)?)?;
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
-            plan: self.plan(daemon, commit, &live.root, &root, uncommitted_count)?,
+            plan: self.plan(daemon, commit, &live.root, &next, uncommitted_count)?,
             commit: None,
             rescue: None,
             operation: None,
@@ -102,7 +115,7 @@ impl Change<'_> {
         daemon: &Daemon,
         head: CommitId,
         now: &Root,
-        wanted: &Root,
+        next: &NextVersion,
         uncommitted_count: u64,
     ) -> Result<Plan> {
         let options = DiffOptions {
@@ -110,7 +123,8 @@ impl Change<'_> {
             ..DiffOptions::default()
         };
         let view = self.scope.view();
-        let entries = diff_roots(&view, &view.root(now), &view.root(wanted), &options)?;
+        let entries = diff_roots(&view, &view.root(now), &view.root(&next.root), &options)?;
+        let conflicts = self.new_conflicts(daemon, head, &next.lineage)?;
         let workspace = &self.scope.workspace;
         let shown = &entries[..entries.len().min(Plan::MAX_CHANGES)];
         let mounts = daemon.mounts.list().into_iter().filter(|mount| {
@@ -132,10 +146,83 @@ impl Change<'_> {
             uncommitted_count,
             changes: shown.iter().map(convert::diff_entry).collect(),
             change_count: entries.len() as u64,
+            conflict_count: conflicts.len() as u64,
+            conflicts: conflicts
+                .iter()
+                .take(Plan::MAX_CHANGES)
+                .map(convert::conflict)
+                .collect(),
+            is_recorded: !next.lineage.is_plain(),
             references: Vec::new(),
             mounts: mounts.map(|mount| mount.mountpoint).collect(),
         })
     }
+}
+
+impl Change<'_> {
+    /// What of a wanted state may be: purged content doesn't come back, and hidden paths stay as
+    /// they are.
+    fn permitted(&self, daemon: &Daemon, now: &Root, wanted: NextVersion) -> Result<NextVersion> {
+        let root = without_purged(daemon, now, wanted.root)?;
+        Ok(NextVersion {
+            root: self.scope.permitted(now, root)?,
+            lineage: wanted.lineage,
+        })
+    }
+
+    /// Conflicts that the branch doesn't have yet.
+    fn new_conflicts(
+        &self,
+        daemon: &Daemon,
+        head: CommitId,
+        lineage: &Lineage,
+    ) -> Result<Vec<Conflict>> {
+        let ConflictChange::Set(set) = &lineage.conflicts else {
+            return Ok(Vec::new());
+        };
+        let known = daemon.store.conflicts(head)?;
+        Ok(set
+            .entries()
+            .iter()
+            .filter(|conflict| !known.entries().contains(conflict))
+            .filter(|conflict| self.scope.is_visible(&conflict.path))
+            .cloned()
+            .collect())
+    }
+}
+
+/// A tree without the files whose content was purged: they don't come back.
+fn without_purged(daemon: &Daemon, now: &Root, wanted: Root) -> Result<Root> {
+    if !daemon.store.has_purged()? {
+        return Ok(wanted);
+    }
+    let mut purged = Vec::new();
+    for entry in diff_roots(&daemon.store, now, &wanted, &DiffOptions::default())? {
+        if let Some(Inode {
+            node: Node::Regular { blob, .. },
+            ..
+        }) = entry.new
+            && daemon.store.is_purged(blob)?
+        {
+            purged.push(entry.path);
+        }
+    }
+    if purged.is_empty() {
+        return Ok(wanted);
+    }
+    let edit = removal_edit(&daemon.store, &wanted, &purged)?;
+    daemon.store.build_root(&wanted, edit, &|_| {})
+}
+
+/// A tree as it was in a commit, with the conflicts that it had.
+fn as_in_commit(daemon: &Daemon, branch: CommitId, commit: CommitId) -> Result<NextVersion> {
+    let head = daemon.store.commit(branch)?;
+    let commit = daemon.store.commit(commit)?;
+    let mut next = NextVersion::from(commit.root.clone());
+    if head.conflicts != commit.conflicts {
+        next.lineage.conflicts = ConflictChange::Take(commit.conflicts);
+    }
+    Ok(next)
 }
 
 fn count_changes(entries: &[DiffEntry]) -> String {
@@ -146,11 +233,11 @@ fn count_changes(entries: &[DiffEntry]) -> String {
     }
 }
 
-fn short(commit: CommitId) -> String {
+pub(super) fn short(commit: CommitId) -> String {
     commit.to_hex()[..12].to_owned()
 }
 
-fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
+pub(super) fn clean_paths(paths: &[computerd_api::v1::PathText]) -> Result<Vec<Vec<u8>>> {
     paths
         .iter()
         .map(|path| clean_path(path.as_bytes()))
@@ -163,7 +250,16 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
     let scope = call.scope(body.principal.as_ref())?;
     scope.require_some_write("roll back")?;
     let branch = daemon.branch_name(&scope.workspace, body.branch.as_ref())?;
-    let target = scope.resolve(&body.revision)?;
+    let Some(revision) = &body.revision else {
+        return take_out(&scope, branch, body);
+    };
+    if body.run.is_some() || body.by.is_some() {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            "roll back to a state, or take out the changes of a run or principal; not both",
+        ));
+    }
+    let target = scope.resolve(revision)?;
     let target_root = daemon.store.commit(target)?.root.clone();
     let paths = clean_paths(&body.paths)?;
     for path in &paths {
@@ -185,10 +281,11 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
     };
     change.run(daemon, &|now| {
         if is_whole {
-            return Ok(target_root.clone());
+            let head = daemon.store.branch(scope.workspace.id, &change.branch)?;
+            return as_in_commit(daemon, head, target);
         }
         let plan = restore_edit(&daemon.store, now, &target_root, &paths)?;
-        daemon.store.build_root(now, plan.edit, &|_| {})
+        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
     })
 }
 
@@ -220,7 +317,7 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
     };
     change.run(daemon, &|now| {
         let plan = restore_edit(&daemon.store, now, &from_root, &paths)?;
-        daemon.store.build_root(now, plan.edit, &|_| {})
+        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
     })
 }
 
@@ -356,8 +453,21 @@ fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Res
         is_dry_run,
     };
     change.run(daemon, &|now| {
+        let head = daemon.store.branch(workspace.id, &change.branch)?;
+        let conflicts = ConflictSet::merge(
+            &daemon.store.conflicts(after)?,
+            &daemon.store.conflicts(head)?,
+            &daemon.store.conflicts(before)?,
+        );
+        let with_conflicts = |root| -> Result<NextVersion> {
+            let mut next = NextVersion::from(root);
+            if conflicts != daemon.store.conflicts(head)? {
+                next.lineage.conflicts = ConflictChange::Set(conflicts.clone());
+            }
+            Ok(next)
+        };
         if *now == after_root {
-            return Ok(before_root.clone());
+            return with_conflicts(before_root.clone());
         }
         // What can't be seen neither stands in the way nor is taken back.
         let view = scope.view();
@@ -368,7 +478,7 @@ fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Res
             &view.root(now),
         )?;
         if plan.conflicts.is_empty() && !scope.is_restricted() {
-            return daemon.store.build_root(now, plan.edit, &|_| {});
+            return with_conflicts(daemon.store.build_root(now, plan.edit, &|_| {})?);
         }
         if plan.conflicts.is_empty() {
             let paths: Vec<Vec<u8>> = plan
@@ -378,10 +488,10 @@ fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Res
                 .filter(|path| !path.is_empty())
                 .collect();
             if paths.is_empty() {
-                return Ok(now.clone());
+                return with_conflicts(now.clone());
             }
             let plan = restore_edit(&daemon.store, now, &before_root, &paths)?;
-            return daemon.store.build_root(now, plan.edit, &|_| {});
+            return with_conflicts(daemon.store.build_root(now, plan.edit, &|_| {})?);
         }
         let shown: Vec<String> = plan
             .conflicts
@@ -457,6 +567,9 @@ fn undo_reference(
             uncommitted_count: 0,
             changes: Vec::new(),
             change_count: 0,
+            conflicts: Vec::new(),
+            conflict_count: 0,
+            is_recorded: true,
             references: vec![format!(
                 "{}: {} -> {}",
                 record.target,

@@ -95,7 +95,7 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
         &|now| {
             let edit = graft_edit(&daemon.store, now, &imported, &path, body.replace)?;
             let wanted = daemon.store.build_root(now, edit, &|_| {})?;
-            scope.permitted(now, wanted)
+            Ok(scope.permitted(now, wanted)?.into())
         },
         &request,
     )?;

@@ -1,9 +1,9 @@
 //! Workspaces: list, make, state, fork, handoff.
 
 use computerd_api::v1::{
-    CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult, LeaseInfo, MountInfo,
-    UncommittedBranch, WorkspaceCreated, WorkspaceInfo, WorkspaceList, WorkspaceSizes,
-    WorkspaceStatus,
+    BranchConflicts, CreateWorkspace, ForkRequest, ForkResult, HandoffRequest, HandoffResult,
+    LeaseInfo, MountInfo, UncommittedBranch, WorkspaceCreated, WorkspaceInfo, WorkspaceList,
+    WorkspaceSizes, WorkspaceStatus,
 };
 use workspace_store::diff::{DiffOptions, diff_roots};
 use workspace_store::object::CommitKind;
@@ -153,11 +153,28 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
             expires: None,
         })
         .collect();
+    let mut conflicts = Vec::new();
+    for branch in daemon.store.branches(workspace.id)? {
+        let set = daemon.store.conflicts(branch.commit)?;
+        if !set.is_empty() {
+            conflicts.push(BranchConflicts {
+                branch: branch.name,
+                count: set.entries().len() as u64,
+                conflicts: set
+                    .entries()
+                    .iter()
+                    .take(BranchConflicts::MAX_SHOWN)
+                    .map(convert::conflict)
+                    .collect(),
+            });
+        }
+    }
     Ok(WorkspaceStatus {
         head_commit: scope.commit_info(head, &*daemon.store.commit(head)?, names)?,
         branches: references::branch_list(&scope)?,
         mounts: mounts(&scope),
         uncommitted,
+        conflicts,
         leases,
         // Sizes and numbers are made of hidden things, too.
         sizes: if scope.is_restricted() {

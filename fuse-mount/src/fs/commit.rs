@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use workspace_store::edit::SnapshotEdit;
 use workspace_store::error::{Result, StoreError};
 use workspace_store::object::{CommitKind, Root};
-use workspace_store::source::{CommitRequest, Submission, Submitted};
+use workspace_store::source::{CommitRequest, Lineage, NextVersion, Submission, Submitted};
 
 use super::filesystem::{CommitOutcome, Filesystem, SwitchOutcome};
 use super::freeze::Cut;
@@ -112,7 +112,7 @@ impl Filesystem {
     /// Of `wanted`, the store and the journal; then nothing was switched.
     pub fn switch(
         &self,
-        wanted: &dyn Fn(&Root) -> Result<Root>,
+        wanted: &dyn Fn(&Root) -> Result<NextVersion>,
         request: CommitRequest,
     ) -> Result<SwitchOutcome> {
         let _guard = self.commit_lock.lock();
@@ -141,9 +141,9 @@ impl Filesystem {
             before_root: state.base.clone(),
             rescue: None,
             commit: None,
-            root: target.clone(),
+            root: target.root.clone(),
         };
-        if state.base == target {
+        if state.base == target.root && target.lineage.is_plain() {
             return Ok(outcome);
         }
         if nothing_to_store(state, true).is_none() {
@@ -158,7 +158,7 @@ impl Filesystem {
             outcome.rescue = rescued.is_new.then_some(rescued.commit);
         }
         self.load_watched(state, &watchers);
-        let plan = state.plan_switch(&target).map_err(|errno| {
+        let plan = state.plan_switch(&target.root).map_err(|errno| {
             let error = std::io::Error::from_raw_os_error(errno.0);
             StoreError::io(
                 format!("{}: read the version", describe(request.kind)),
@@ -172,8 +172,9 @@ impl Filesystem {
             return Err(journal_error(errno));
         }
         let mut submission = take_submission(&mut cut, Some(request));
-        submission.edit = SnapshotEdit::unchanged(&target);
-        submission.base = target;
+        submission.edit = SnapshotEdit::unchanged(&target.root);
+        submission.base = target.root;
+        submission.lineage = target.lineage;
         submission.inode_records.extend(
             plan.inode_records
                 .iter()
@@ -185,8 +186,27 @@ impl Filesystem {
         state.apply_switch(plan, switched.root);
         drop(settled);
         self.tell_sessions(notifications, &events, &watchers);
-        outcome.commit = Some(switched.commit);
+        outcome.commit = switched.is_new.then_some(switched.commit);
         Ok(outcome)
+    }
+
+    /// Commits what is uncommitted and removes what the journal still has of earlier writes. What
+    /// an open file without a name holds stays.
+    ///
+    /// # Errors
+    /// Of the commit and the journal.
+    pub fn scrub(&self, request: CommitRequest) -> Result<()> {
+        let _guard = self.commit_lock.lock();
+        self.submit_cut(Some(request), false)?;
+        let mut state = self.state.lock();
+        if !state.journal.is_empty() {
+            let cut = state.cut(true).map_err(journal_error)?;
+            self.store_cut(&mut state, cut, None)?;
+        }
+        state
+            .journal
+            .scrub()
+            .map_err(|error| StoreError::io("remove what the journal has of earlier writes", error))
     }
 
     /// Commits what is uncommitted, for the last time, and removes the journal.
@@ -308,6 +328,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         attribution: std::mem::take(&mut cut.attribution),
         commit,
+        lineage: Lineage::default(),
         is_automatic: false,
         first_journal_segment: cut.first_journal_segment,
         next_inode_number: cut.next_number,

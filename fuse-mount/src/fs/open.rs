@@ -157,10 +157,12 @@ fn create_durably(directory: &Path) -> std::io::Result<()> {
 }
 
 /// Where the numbers of new inodes start in an overlay that never was mounted: from the clock, so
-/// that forks of a workspace don't give the same numbers to different files.
+/// that forks of a workspace don't give the same numbers to different files, also if they are
+/// mounted one right after the other.
 fn first_inode_number() -> u64 {
-    let seconds = workspace_store::object::Timestamp::now().seconds.max(0) as u64;
-    (seconds << 18) & ((1 << 52) - 1)
+    let now = workspace_store::object::Timestamp::now();
+    let fraction = (u64::from(now.nanoseconds) << 18) / 1_000_000_000;
+    (((now.seconds.max(0) as u64) << 18) + fraction) & ((1 << 52) - 1)
 }
 
 /// Opens the log of known inodes and reads it, or starts it anew.

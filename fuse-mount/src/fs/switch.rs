@@ -231,6 +231,7 @@ impl State {
                     _ => {}
                 }
             }
+            self.forget_planned(number, &name, old, plan);
             let new_number = match &entry {
                 TreeEntry::Inline(_) => self.take_number(),
                 TreeEntry::Link(link) => self.plan_new_link(*link, target, plan)?,
@@ -247,6 +248,7 @@ impl State {
             });
         }
         for (name, old) in gone {
+            self.forget_planned(number, &name, Some(old), plan);
             plan.names.push(NameChange {
                 directory: number,
                 name,
@@ -255,6 +257,19 @@ impl State {
             });
         }
         Ok(())
+    }
+
+    /// A file with several names that changes was to get its new number at each name; at this one
+    /// something else will be.
+    fn forget_planned(&self, directory: u64, name: &[u8], old: Option<u64>, plan: &mut SwitchPlan) {
+        let is_linked = |number: &u64| {
+            let inode = self.inodes.get(number);
+            inode.is_some_and(|inode| inode.link.is_some())
+        };
+        if old.as_ref().is_some_and(is_linked) {
+            plan.names
+                .retain(|change| change.directory != directory || *change.name != *name);
+        }
     }
 
     /// The number of a file with several names that gets a name here.

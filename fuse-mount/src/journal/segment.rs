@@ -202,6 +202,14 @@ impl SegmentPool {
         drop(std::fs::remove_file(path));
     }
 
+    /// Removes unused files, with what was in them, and makes the reserve anew.
+    pub(crate) fn scrub(&self) -> io::Result<()> {
+        self.trim();
+        self.is_directory_dirty.store(true, Ordering::Release);
+        self.fill_reserve()?;
+        self.sync_directory()
+    }
+
     /// Gives the disk space of unused files back.
     pub(crate) fn trim(&self) {
         for path in self.free.lock().drain(..) {
@@ -274,6 +282,18 @@ impl Segment {
     /// Writes many bytes by a system call, which is cheaper than faulting every page in.
     pub(crate) fn write_large(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, position)
+    }
+
+    /// Overwrites everything from `position` on, which may be left from an earlier use of the file.
+    pub(crate) fn scrub_from(&self, position: u64) -> io::Result<()> {
+        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let mut position = position;
+        while position < SEGMENT_BYTES {
+            let count = ZEROS.len().min((SEGMENT_BYTES - position) as usize);
+            self.write_large(position, &ZEROS[..count])?;
+            position += count as u64;
+        }
+        self.sync()
     }
 
     /// Reads bytes that were written before.

@@ -272,7 +272,7 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     };
     let outcome = mounted
         .filesystem
-        .switch(&|_| Ok(target.root.clone()), rollback)
+        .switch(&|_| Ok(target.root.clone().into()), rollback)
         .unwrap();
     assert_eq!(outcome.root, target.root);
     assert_eq!(mounted.look_up("d").unwrap().inode, directory);
@@ -292,7 +292,7 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     // Once more: nothing differs, so nothing is committed.
     let again = mounted
         .filesystem
-        .switch(&|_| Ok(target.root.clone()), manual())
+        .switch(&|_| Ok(target.root.clone().into()), manual())
         .unwrap();
     assert_eq!((again.commit, again.rescue), (None, None));
     let back = CommitRequest {
@@ -301,7 +301,7 @@ fn g4_a_switch_changes_only_what_differs_and_keeps_uncommitted_work() {
     };
     mounted
         .filesystem
-        .switch(&|_| Ok(rescue.root.clone()), back)
+        .switch(&|_| Ok(rescue.root.clone().into()), back)
         .unwrap();
     assert_eq!(mounted.content("extra/inside"), b"uncommitted");
     assert_eq!(mounted.content("d/edited"), b"AFTER!");
@@ -329,7 +329,7 @@ fn g1_an_open_file_that_a_switch_replaced_survives_a_kill() {
     };
     mounted
         .filesystem
-        .switch(&|_| Ok(first.root.clone()), back)
+        .switch(&|_| Ok(first.root.clone().into()), back)
         .unwrap();
     // A program has it open still.
     mounted.write(file, 2, b"HE");
@@ -403,7 +403,7 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     mounted.commit();
     mounted
         .filesystem
-        .switch(&|_| Ok(target.clone()), manual())
+        .switch(&|_| Ok(target.clone().into()), manual())
         .unwrap();
     let check = |mounted: &Mounted| {
         let (a, b) = (
@@ -422,7 +422,7 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     mounted.commit();
     mounted
         .filesystem
-        .switch(&|_| Ok(target.clone()), manual())
+        .switch(&|_| Ok(target.clone().into()), manual())
         .unwrap();
     let number = check(&mounted);
     mounted.filesystem.close().unwrap();
@@ -597,7 +597,11 @@ fn g4_a_switch_comes_to_an_end_while_files_change_without_a_pause() {
             }
         });
         let results: Vec<_> = (0..5)
-            .map(|_| mounted.filesystem.switch(&|_| Ok(target.clone()), manual()))
+            .map(|_| {
+                mounted
+                    .filesystem
+                    .switch(&|_| Ok(target.clone().into()), manual())
+            })
             .collect();
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
         for result in results {

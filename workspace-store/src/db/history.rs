@@ -208,6 +208,25 @@ pub(crate) fn is_visible(
     Ok(false)
 }
 
+/// Makes a commit, and what it comes from, a part of the history of a workspace.
+pub(crate) fn make_visible(
+    connection: &Connection,
+    workspace: i64,
+    commit: CommitRow,
+) -> Result<()> {
+    let mut waiting = vec![commit];
+    while let Some(row) = waiting.pop() {
+        if is_visible(connection, workspace, row)? {
+            continue;
+        }
+        connection
+            .prepare_cached("INSERT INTO workspace_commit (workspace, commit_id) VALUES (?1, ?2)")?
+            .execute((workspace, row.number))?;
+        waiting.extend(parents(connection, row.number)?);
+    }
+    Ok(())
+}
+
 /// Finds a commit that the workspace may see.
 ///
 /// # Errors

@@ -7,8 +7,8 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::schema::{
-    APPLICATION_ID, KNOWN_COMPATIBLE, KNOWN_INCOMPATIBLE, KNOWN_READ_ONLY_COMPATIBLE,
-    SCHEMA_VERSION, TABLES, VERSION_2_TABLES,
+    APPLICATION_ID, INCOMPATIBLE_ON_USE, KNOWN_COMPATIBLE, KNOWN_INCOMPATIBLE,
+    KNOWN_READ_ONLY_COMPATIBLE, SCHEMA_VERSION, TABLES, VERSION_2_TABLES,
 };
 use crate::error::{ErrorKind, Result, StoreError};
 
@@ -120,7 +120,8 @@ pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()>
             .find(|name| !known.contains(name))
             .map(str::to_owned)
     };
-    if let Some(name) = unknown(&features("features_incompatible")?, KNOWN_INCOMPATIBLE) {
+    let known = [KNOWN_INCOMPATIBLE, INCOMPATIBLE_ON_USE].concat();
+    if let Some(name) = unknown(&features("features_incompatible")?, &known) {
         return Err(newer(path, &format!("the feature '{name}'")));
     }
     let read_only = features("features_read_only_compatible")?;
@@ -130,6 +131,17 @@ pub(crate) fn check_features(connection: &Connection, path: &Path) -> Result<()>
             &format!("the feature '{name}', which forbids writing"),
         ));
     }
+    Ok(())
+}
+
+/// Notes that the database uses a feature that must be known, inside the transaction that does.
+pub(super) fn note_feature(connection: &Connection, name: &str) -> Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE meta SET value = value || ' ' || ?1 WHERE key = 'features_incompatible'
+             AND instr(' ' || value || ' ', ' ' || ?1 || ' ') = 0",
+        )?
+        .execute([name])?;
     Ok(())
 }
 

@@ -17,9 +17,18 @@ pub(super) const KNOWN_INCOMPATIBLE: &[&str] = &[
     "split-directories",
     "link-table",
 ];
+/// Features that must be known, too, but that only databases have which use them.
+pub(super) const INCOMPATIBLE_ON_USE: &[&str] = &[CONFLICT_SETS];
+/// Commits name sets of conflicts.
+pub(super) const CONFLICT_SETS: &str = "conflict-sets";
 
 /// What version 2 adds to version 1: each part of the program has its own tables.
-pub(super) const VERSION_2_TABLES: &[&str] = &[ATTRIBUTION_TABLES, GRANT_TABLES];
+pub(super) const VERSION_2_TABLES: &[&str] = &[
+    ATTRIBUTION_TABLES,
+    CONFLICT_TABLES,
+    GRANT_TABLES,
+    PURGE_TABLES,
+];
 
 /// Who took part in which commit (`run` is empty and `step` -1 for none), who made what a mount
 /// has in its base but not in a commit yet, and the executions that `kura run` made known.
@@ -68,6 +77,21 @@ CREATE TABLE grant_rule (
     workspace INTEGER NOT NULL REFERENCES workspace(id), subject TEXT NOT NULL,
     pattern TEXT NOT NULL, access TEXT NOT NULL, until_ns INTEGER,
     PRIMARY KEY (workspace, subject, pattern)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Sets of conflicts that commits name.
+const CONFLICT_TABLES: &str = "
+CREATE TABLE conflict_set (
+    id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE,
+    size INTEGER NOT NULL, encoding INTEGER NOT NULL, data BLOB NOT NULL
+) STRICT;
+";
+
+/// Content that was taken out of all versions: what is asked for it is told so.
+const PURGE_TABLES: &str = "
+CREATE TABLE purged_content (
+    hash BLOB PRIMARY KEY, size INTEGER NOT NULL, purged_ns INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 ";
 

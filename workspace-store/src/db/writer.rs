@@ -26,6 +26,8 @@ type Run = Box<dyn FnOnce(Option<&Connection>) -> (bool, Answer) + Send>;
 
 struct Job {
     is_durable: bool,
+    /// Runs outside of any transaction, with no other job.
+    is_alone: bool,
     run: Run,
 }
 
@@ -95,8 +97,41 @@ impl Writer {
             });
             (is_ok, answer)
         });
-        sender.send(Job { is_durable, run }).map_err(|_| closed())?;
+        let is_alone = false;
+        let job = Job {
+            is_durable,
+            is_alone,
+            run,
+        };
+        sender.send(job).map_err(|_| closed())?;
         Ok(Pending(answer))
+    }
+
+    /// Runs a job outside of any transaction.
+    ///
+    /// # Errors
+    /// Of the job; `Unavailable` if the writer was closed.
+    pub(super) fn alone<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let sender = self.sender.lock().clone().ok_or_else(closed)?;
+        let (reply, answer) = bounded(1);
+        let run: Run = Box::new(move |connection| {
+            let result = connection.map_or_else(|| Err(closed()), job);
+            let answer: Answer = Box::new(move |_| {
+                // A caller that went away needs no answer.
+                let _ = reply.send(result);
+            });
+            (true, answer)
+        });
+        let job = Job {
+            is_durable: true,
+            is_alone: true,
+            run,
+        };
+        sender.send(job).map_err(|_| closed())?;
+        Pending(answer).wait()
     }
 
     /// Finishes what is queued and ends the thread.
@@ -143,9 +178,24 @@ fn copy_of(error: &StoreError) -> StoreError {
 
 fn serve(connection: Connection, receiver: &Receiver<Job>, log: &Path) -> Result<()> {
     let mut waits_for_disk = true;
-    while let Ok(first) = receiver.recv() {
+    let mut waiting: Option<Job> = None;
+    while let Some(first) = waiting.take().or_else(|| receiver.recv().ok()) {
+        if first.is_alone {
+            set_waiting(&connection, &mut waits_for_disk, true)?;
+            let (_, answer) = (first.run)(Some(&connection));
+            answer(Ok(()));
+            continue;
+        }
         let mut jobs = vec![first];
-        jobs.extend(receiver.try_iter().take(JOBS_PER_TRANSACTION - 1));
+        while jobs.len() < JOBS_PER_TRANSACTION
+            && let Ok(job) = receiver.try_recv()
+        {
+            if job.is_alone {
+                waiting = Some(job);
+                break;
+            }
+            jobs.push(job);
+        }
         let is_durable = jobs.iter().any(|job| job.is_durable);
         let mut answers = Vec::with_capacity(jobs.len());
         let ready = set_waiting(&connection, &mut waits_for_disk, is_durable);

@@ -105,7 +105,11 @@ fn expand_one_level(
     Ok(all)
 }
 
-fn join_exact(reader: &dyn ObjectReader, entries: Vec<DiffEntry>) -> Result<Vec<DiffEntry>> {
+/// Joins deleted and added entries that are the same file, link or directory into renamed ones.
+pub(crate) fn join_exact(
+    reader: &dyn ObjectReader,
+    entries: Vec<DiffEntry>,
+) -> Result<Vec<DiffEntry>> {
     let mut sources: HashMap<Identity, Vec<usize>> = HashMap::new();
     for (index, entry) in entries.iter().enumerate() {
         if entry.kind == DiffKind::Deleted

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::{BlobId, ChunkId, CommitId, TreeId};
+use crate::id::{BlobId, ChunkId, CommitId, ConflictSetId, TreeId};
 use crate::limits::{
     CHUNK_MAX_BYTES, NAME_MAX_BYTES, SYMLINK_TARGET_MAX_BYTES, XATTR_VALUE_MAX_BYTES,
 };
@@ -19,7 +19,15 @@ use crate::object::{
 };
 use crate::reader::TreeChild;
 
+mod conflicts;
+
+pub(crate) use conflicts::{conflict_set_id, decode_conflicts, encode_conflicts};
+
 const VERSION: u8 = 1;
+/// Version of a commit that has optional parts. They follow its other fields, each as a tag and
+/// bytes with their length before them, in ascending order of their tags.
+const COMMIT_VERSION_WITH_PARTS: u8 = 2;
+const COMMIT_PART_CONFLICTS: u8 = 1;
 const TREE_DOMAIN: &[u8] = b"kura.tree\0";
 const COMMIT_DOMAIN: &[u8] = b"kura.commit\0";
 const MANIFEST_DOMAIN: &[u8] = b"kura.manifest\0";
@@ -321,7 +329,10 @@ pub(crate) fn decode_manifest(bytes: &[u8]) -> Result<Manifest> {
 /// Encodes a commit.
 pub(crate) fn encode_commit(commit: &Commit) -> Vec<u8> {
     let mut output = Vec::with_capacity(256 + commit.message.len());
-    output.push(VERSION);
+    output.push(match commit.conflicts {
+        None => VERSION,
+        Some(_) => COMMIT_VERSION_WITH_PARTS,
+    });
     write_root(&mut output, &commit.root);
     write_number(&mut output, commit.parents.len() as u64);
     for parent in &commit.parents {
@@ -345,6 +356,10 @@ pub(crate) fn encode_commit(commit: &Commit) -> Vec<u8> {
             write_number(&mut output, step);
         }
     }
+    if let Some(conflicts) = &commit.conflicts {
+        output.push(COMMIT_PART_CONFLICTS);
+        write_bytes(&mut output, conflicts.as_bytes());
+    }
     output
 }
 
@@ -353,7 +368,7 @@ pub(crate) fn encode_commit(commit: &Commit) -> Vec<u8> {
 /// # Errors
 /// `Corrupt` for anything that [`encode_commit`] doesn't write.
 pub(crate) fn decode_commit(bytes: &[u8]) -> Result<Commit> {
-    let mut input = Input::open(bytes, "commit")?;
+    let (mut input, version) = Input::open_up_to(bytes, "commit", COMMIT_VERSION_WITH_PARTS)?;
     let root = input.root()?;
     let parents = (0..input.count()?)
         .map(|_| input.array().map(CommitId))
@@ -376,6 +391,16 @@ pub(crate) fn decode_commit(bytes: &[u8]) -> Result<Commit> {
     let message = input.text()?;
     let run = input.flag()?.then(|| input.text()).transpose()?;
     let step = input.flag()?.then(|| input.number()).transpose()?;
+    let conflicts = if version == COMMIT_VERSION_WITH_PARTS {
+        match input.byte()? {
+            COMMIT_PART_CONFLICTS => {}
+            _ => return Err(input.error("unknown part")),
+        }
+        let id = ConflictSetId::from_slice(input.bytes(32)?);
+        Some(id.ok_or_else(|| input.error("impossible id"))?)
+    } else {
+        None
+    };
     input.finish()?;
     Ok(Commit {
         root,
@@ -386,6 +411,7 @@ pub(crate) fn decode_commit(bytes: &[u8]) -> Result<Commit> {
         message,
         run,
         step,
+        conflicts,
     })
 }
 
@@ -518,15 +544,21 @@ pub(crate) struct Input<'a> {
 impl<'a> Input<'a> {
     /// Starts at the version byte of an encoded `what`.
     pub(crate) fn open(bytes: &'a [u8], what: &'static str) -> Result<Self> {
+        Ok(Self::open_up_to(bytes, what, VERSION)?.0)
+    }
+
+    /// The same for something that has several versions; gives back which one.
+    fn open_up_to(bytes: &'a [u8], what: &'static str, newest: u8) -> Result<(Self, u8)> {
         let mut input = Self { rest: bytes, what };
-        match input.byte()? {
-            VERSION => Ok(input),
-            version => Err(StoreError::new(
-                ErrorKind::Incompatible,
-                format!("{what} has format {version}, this version knows format {VERSION} only"),
-            )
-            .with_hint("it was written by a newer version of kura; update this one")),
+        let version = input.byte()?;
+        if (VERSION..=newest).contains(&version) {
+            return Ok((input, version));
         }
+        Err(StoreError::new(
+            ErrorKind::Incompatible,
+            format!("{what} has format {version}, this version knows formats up to {newest}"),
+        )
+        .with_hint("it was written by a newer version of kura; update this one"))
     }
 
     /// Starts at the version byte of an encoded `what` that has versions 1 to `newest`.

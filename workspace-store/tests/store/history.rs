@@ -312,6 +312,7 @@ fn a_mount_submits_and_finds_its_overlay_again() {
             base: base.clone(),
             edit,
             commit,
+            lineage: Default::default(),
             is_automatic: false,
             first_journal_segment: 3,
             next_inode_number: 1 << 40,

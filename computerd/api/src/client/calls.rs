@@ -147,6 +147,46 @@ impl Client {
             .await
     }
 
+    /// Brings another history in.
+    pub async fn merge(
+        &self,
+        workspace: &str,
+        request: &v1::MergeRequest,
+    ) -> Result<v1::RevertResult> {
+        self.post(&route::workspace(route::MERGE, workspace), request)
+            .await
+    }
+
+    /// Conflicts of a state.
+    pub async fn conflicts(
+        &self,
+        workspace: &str,
+        query: &v1::ConflictQuery,
+    ) -> Result<v1::ConflictList> {
+        self.post(&route::workspace(route::CONFLICTS, workspace), query)
+            .await
+    }
+
+    /// Takes paths out of the conflicts.
+    pub async fn resolve(
+        &self,
+        workspace: &str,
+        request: &v1::ResolveRequest,
+    ) -> Result<v1::RevertResult> {
+        self.post(&route::workspace(route::RESOLVE, workspace), request)
+            .await
+    }
+
+    /// Removes content from all versions.
+    pub async fn purge(
+        &self,
+        workspace: &str,
+        request: &v1::PurgeRequest,
+    ) -> Result<v1::PurgeResult> {
+        self.post(&route::workspace(route::PURGE, workspace), request)
+            .await
+    }
+
     /// Takes an operation back.
     pub async fn undo(
         &self,

@@ -124,6 +124,9 @@ pub struct CommitInfo {
     /// Branches and tags that name it.
     #[serde(default)]
     pub references: Vec<String>,
+    /// Whether it has conflicts that wait to be resolved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_conflicts: bool,
     /// What changed against the first parent; absent if not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ChangeCounts>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{DiffEntry, OperationReference, PathText};
+use super::{ConflictInfo, DiffEntry, OperationReference, PathText};
 
 /// What a verb would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -23,6 +23,15 @@ pub struct Plan {
     pub changes: Vec<DiffEntry>,
     /// How many changes there are in all.
     pub change_count: u64,
+    /// What could not be joined, besides what is unresolved already; cut like the changes.
+    #[serde(default)]
+    pub conflicts: Vec<ConflictInfo>,
+    /// How many conflicts there are in all.
+    #[serde(default)]
+    pub conflict_count: u64,
+    /// Whether a commit is made also if no path changes.
+    #[serde(default)]
+    pub is_recorded: bool,
     /// Branches and tags that would move or go away, one line each for people.
     #[serde(default)]
     pub references: Vec<String>,
@@ -36,11 +45,19 @@ impl Plan {
     pub const MAX_CHANGES: usize = 1000;
 }
 
-/// Asks to set a branch back to an older state, by a new commit.
+/// Asks to set a branch back to an older state, or to take out the changes of a run or principal,
+/// by a new commit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct RollbackRequest {
-    /// State to come back.
-    pub revision: String,
+    /// State to come back; absent to take out changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Take out the changes of this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+    /// Take out the changes of this principal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Branch to set back; the default branch if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
@@ -73,7 +90,7 @@ pub struct RestoreRequest {
     pub principal: Option<String>,
 }
 
-/// What rollback, restore and undo did, or would do.
+/// What rollback, restore, undo, merge and resolve did, or would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RevertResult {
     /// What was planned (and done, unless the request was a dry run).

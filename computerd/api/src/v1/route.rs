@@ -26,6 +26,10 @@
 //! | [`IMPORT`] | POST …/import | `ImportRequest` | lines of `ImportResult` |
 //! | [`RESTORE`] | POST …/restore | `RestoreRequest` | `RevertResult` |
 //! | [`ROLLBACK`] | POST …/rollback | `RollbackRequest` | `RevertResult` |
+//! | [`MERGE`] | POST …/merge | `MergeRequest` | `RevertResult` |
+//! | [`CONFLICTS`] | POST …/conflicts | `ConflictQuery` | `ConflictList` |
+//! | [`RESOLVE`] | POST …/resolve | `ResolveRequest` | `RevertResult` |
+//! | [`PURGE`] | POST …/purge | `PurgeRequest` | `PurgeResult` |
 //! | [`UNDO`] | POST …/undo | `UndoRequest` | `RevertResult` |
 //! | [`OPERATIONS`] | POST …/operations | `OperationQuery` | `OperationList` |
 //! | [`FORK`] | POST …/fork | `ForkRequest` | `ForkResult` |
@@ -101,6 +105,14 @@ pub const IMPORT: &str = "/v1/workspaces/{workspace}/import";
 pub const RESTORE: &str = "/v1/workspaces/{workspace}/restore";
 /// Set a branch back.
 pub const ROLLBACK: &str = "/v1/workspaces/{workspace}/rollback";
+/// Bring another history in.
+pub const MERGE: &str = "/v1/workspaces/{workspace}/merge";
+/// What could not be joined.
+pub const CONFLICTS: &str = "/v1/workspaces/{workspace}/conflicts";
+/// Take paths out of the conflicts.
+pub const RESOLVE: &str = "/v1/workspaces/{workspace}/resolve";
+/// Remove content from all versions.
+pub const PURGE: &str = "/v1/workspaces/{workspace}/purge";
 /// Take an operation back.
 pub const UNDO: &str = "/v1/workspaces/{workspace}/undo";
 /// List operations.

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{BranchInfo, ChangeCounts, CommitInfo, MountInfo, OperationReference, Place};
+use super::{
+    BranchConflicts, BranchInfo, ChangeCounts, CommitInfo, MountInfo, OperationReference, Place,
+};
 
 /// All workspaces of the store, by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
@@ -82,6 +84,9 @@ pub struct WorkspaceStatus {
     /// Who may write to which branch now.
     #[serde(default)]
     pub leases: Vec<LeaseInfo>,
+    /// Branches with conflicts that nobody has resolved.
+    #[serde(default)]
+    pub conflicts: Vec<BranchConflicts>,
     /// Sizes.
     pub sizes: WorkspaceSizes,
 }

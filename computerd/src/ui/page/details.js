@@ -48,12 +48,14 @@ export function actorLine(actor, commit = {}) {
 
 /** A commit with its changes. */
 export async function commitPage(workspace, id, { head_commit, onFilter, onHistory, onCommit, onRun, onRollback, focus }) {
-  let shown = await api.show(workspace, { revision: id, options: { text: true, limit: WITH_LINES } });
+  const ask = (options) => api.show(workspace, { revision: id, options });
+  // Where one content can't be read (it was purged), the others are asked for one by one.
+  let shown = await ask({ text: true, limit: WITH_LINES }).catch(() => ask({ limit: WITH_LINES }));
   const { commit, diff } = shown;
   const total = diff.counts.added + diff.counts.modified + diff.counts.deleted + diff.counts.renamed;
   let entries = diff.entries;
   if (total > entries.length) {
-    shown = await api.show(workspace, { revision: id, options: { limit: MAX_PATHS } });
+    shown = await ask({ limit: MAX_PATHS });
     const known = new Set(entries.map((entry) => pathKey(entry.path)));
     entries = [...entries, ...shown.diff.entries.filter((entry) => !known.has(pathKey(entry.path)))];
   }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::conflict::{Conflict, ConflictReason, ConflictSet};
 use crate::id::to_hex;
 
 fn attributes() -> impl Strategy<Value = Attributes> {
@@ -146,10 +147,10 @@ fn commit() -> impl Strategy<Value = Commit> {
         time,
         ".*",
         any::<Option<String>>(),
-        any::<Option<u64>>(),
+        (any::<Option<u64>>(), any::<Option<[u8; 32]>>()),
     )
         .prop_map(
-            |(root, parents, author, kind, time, message, run, step)| Commit {
+            |(root, parents, author, kind, time, message, run, (step, conflicts))| Commit {
                 root,
                 parents,
                 author,
@@ -158,6 +159,7 @@ fn commit() -> impl Strategy<Value = Commit> {
                 message,
                 run,
                 step,
+                conflicts: conflicts.map(ConflictSetId),
             },
         )
 }
@@ -326,7 +328,7 @@ fn encodings_are_those_that_were_pinned() {
         manifest.push(ChunkId([7; 32]), 200);
     }
     let manifest = encode_manifest(&manifest);
-    let commit = encode_commit(&Commit {
+    let mut commit = Commit {
         root: Root {
             attributes: golden_attributes(),
             tree: TreeId([8; 32]),
@@ -342,18 +344,42 @@ fn encodings_are_those_that_were_pinned() {
         message: "über".to_owned(),
         run: Some("r".to_owned()),
         step: Some(300),
-    });
+        conflicts: None,
+    };
+    let plain = encode_commit(&commit);
+    let side = |node| {
+        Some(Inode {
+            attributes: golden_attributes(),
+            node,
+        })
+    };
+    let conflicts = encode_conflicts(&ConflictSet::new([Conflict {
+        path: b"a/b"[..].into(),
+        reason: ConflictReason::Kind,
+        base_commit: CommitId([12; 32]),
+        theirs_commit: CommitId([13; 32]),
+        theirs_label: "agent".to_owned(),
+        base: None,
+        ours: side(Node::Fifo),
+        theirs: side(Node::Socket),
+        beside: Some(b"a/c"[..].into()),
+    }]));
+    commit.conflicts = Some(conflict_set_id(&conflicts));
+    let with_conflicts = encode_commit(&commit);
     let text = format!(
         "leaf {}\nleaf-id {}\ninner {}\nlinks {}\nmanifest {}\nmanifest-checksum {}\ncommit {}\n\
-         commit-id {}\n",
+         commit-id {}\nconflicts {}\nconflicts-id {}\ncommit-with-conflicts {}\n",
         to_hex(&leaf),
         tree_id(&leaf),
         to_hex(&inner),
         to_hex(&links),
         to_hex(&manifest),
         to_hex(&manifest_checksum(BlobId([11; 32]), &manifest)),
-        to_hex(&commit),
-        commit_id(&commit),
+        to_hex(&plain),
+        commit_id(&plain),
+        to_hex(&conflicts),
+        conflict_set_id(&conflicts),
+        to_hex(&with_conflicts),
     );
     assert_eq!(text, include_str!("../../../tests/golden/encodings.txt"));
 }

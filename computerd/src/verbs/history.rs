@@ -283,6 +283,7 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let entries = daemon.store.audit(&StoreAuditQuery {
         workspace: workspace.map(|workspace| workspace.id),
+        outcome: query.outcome.clone(),
         before: query.before,
         limit: if query.principal.is_some() { 0 } else { limit },
     })?;

@@ -20,6 +20,7 @@ pub mod run;
 pub mod shared;
 pub mod target;
 pub mod transfer;
+pub mod ui;
 pub mod workspace;
 
 use std::path::PathBuf;
@@ -168,6 +169,8 @@ pub enum Command {
     Grants(grant::GrantsArgs),
     /// Show or verify the audit log
     Audit(audit::AuditArgs),
+    /// Serve a page that shows the history of a workspace, until interrupted
+    Ui(ui::UiArgs),
     /// Show and change settings
     Config(config::ConfigArgs),
     /// Start, stop and look at the store's daemon

@@ -20,6 +20,7 @@ pub mod revert;
 pub mod run;
 pub mod status;
 pub mod transfer;
+pub mod ui;
 pub mod volume_plugin;
 pub mod workspace;
 
@@ -68,6 +69,7 @@ pub async fn run(context: &Context<'_>, command: Command) -> Result<ExitStatus> 
         Command::Revoke(arguments) => grant::revoke(context, arguments).await?,
         Command::Grants(arguments) => grant::grants(context, arguments).await?,
         Command::Audit(arguments) => audit::audit(context, arguments).await?,
+        Command::Ui(arguments) => ui::ui(context, arguments).await?,
         Command::Config(arguments) => config::config(context, arguments).await?,
         Command::Daemon(arguments) => daemon::daemon(context, arguments).await?,
         Command::VolumePlugin(arguments) => volume_plugin::serve(context, arguments).await?,

@@ -39,6 +39,10 @@ pub const NO_COLOR: &str = "NO_COLOR";
 pub const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 /// Kind of terminal.
 pub const TERM: &str = "TERM";
+/// The screen of the X window system.
+pub const DISPLAY: &str = "DISPLAY";
+/// The screen of Wayland.
+pub const WAYLAND_DISPLAY: &str = "WAYLAND_DISPLAY";
 /// No progress bars.
 pub const NO_PROGRESS: &str = "NO_PROGRESS";
 
@@ -97,6 +101,14 @@ pub const VARIABLES: &[Variable] = &[
         description: "no colours and no progress bars if `dumb`",
     },
     Variable {
+        name: DISPLAY,
+        description: "with it, or WAYLAND_DISPLAY, `kura ui` opens a browser",
+    },
+    Variable {
+        name: WAYLAND_DISPLAY,
+        description: "with it, or DISPLAY, `kura ui` opens a browser",
+    },
+    Variable {
         name: NO_PROGRESS,
         description: "no progress bars if set and not empty",
     },
@@ -131,6 +143,8 @@ pub struct Environment {
     pub is_dumb_terminal: bool,
     /// Whether [`NO_PROGRESS`] forbids progress bars.
     pub no_progress: bool,
+    /// Whether [`DISPLAY`] or [`WAYLAND_DISPLAY`] is set.
+    pub has_screen: bool,
 }
 
 impl Environment {
@@ -151,6 +165,7 @@ impl Environment {
             force_color: filled(CLICOLOR_FORCE).is_some_and(|value| value != "0"),
             is_dumb_terminal: filled(TERM).is_some_and(|value| value == "dumb"),
             no_progress: filled(NO_PROGRESS).is_some(),
+            has_screen: filled(DISPLAY).is_some() || filled(WAYLAND_DISPLAY).is_some(),
         }
     }
 

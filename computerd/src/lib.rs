@@ -15,6 +15,7 @@ mod logging;
 mod mounts;
 mod server;
 pub mod store_directory;
+mod ui;
 mod verbs;
 mod volume_plugin;
 mod worker;

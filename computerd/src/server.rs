@@ -2,7 +2,7 @@
 //!
 //! The control socket is for the store's owner and root, who are the administrator. Whoever
 //! reaches the agents' socket acts as the principal of its bearer token and gets only the routes
-//! in [`routes::OPEN_TO_PRINCIPALS`]. Every refusal is a denial in the audit log.
+//! in [`routes::OPEN_TO_PRINCIPALS`]. A third door is the page ([`crate::ui`]). Every refusal is a denial in the audit log.
 //!
 //! Verbs are plain functions ([`crate::verbs`]) that may block; each runs on a thread of its own
 //! beside the async runtime. One table ([`routes`]) makes both the router and the OpenAPI
@@ -11,6 +11,8 @@
 pub mod openapi;
 pub mod progress;
 mod routes;
+
+pub use routes::OPEN_TO_PAGE;
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
@@ -31,6 +33,7 @@ use computerd_api::v1::{ErrorBody, Event};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
+use tokio::sync::oneshot;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
@@ -58,6 +61,13 @@ pub struct Peer {
     uid: Option<u32>,
     /// Process id.
     pid: Option<u32>,
+}
+
+impl Peer {
+    /// A process of which no more is known, or needed.
+    pub fn of_process(pid: Option<u32>) -> Self {
+        Self { uid: None, pid }
+    }
 }
 
 impl Connected<IncomingStream<'_, UnixListener>> for Peer {
@@ -165,6 +175,9 @@ pub fn user_name(uid: u32) -> String {
     }
 }
 
+/// The answer about something that was opened, and what ends it when it is dropped.
+pub type Lasting<A> = (A, oneshot::Sender<()>);
+
 type Answer = std::pin::Pin<Box<dyn Future<Output = Response> + Send>>;
 type Parameters = Option<axum::extract::Path<HashMap<String, String>>>;
 
@@ -210,7 +223,7 @@ fn parse<B: DeserializeOwned>(bytes: &Bytes) -> Result<B> {
 }
 
 /// The answer for an error.
-fn error_answer(error: &Error) -> Response {
+pub fn error_answer(error: &Error) -> Response {
     if error.kind() == ErrorKind::Internal || error.kind() == ErrorKind::Corrupt {
         tracing::error!(?error, "request failed");
     } else {
@@ -225,7 +238,8 @@ fn body_answer(body: &ErrorBody) -> Response {
     (status, json(body)).into_response()
 }
 
-fn json(value: &impl Serialize) -> Response {
+/// The answer with a JSON body.
+pub fn json(value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
         Err(error) => {
@@ -363,6 +377,53 @@ impl Api {
                         }
                     };
                     let _ = sender.send(progress::line(&event)).await;
+                });
+                let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
+                (
+                    [(header::CONTENT_TYPE, "application/jsonl")],
+                    Body::from_stream(lines),
+                )
+                    .into_response()
+            };
+            api.route(path, axum::routing::post(handler));
+        });
+    }
+
+    /// Something that lasts for as long as the client stays: one line, then nothing until its end.
+    fn lasting<B, A>(
+        &mut self,
+        path: &'static str,
+        summary: &str,
+        verb: fn(&Call, B) -> Result<Lasting<A>>,
+    ) where
+        B: DeserializeOwned + ToSchema + Send + 'static,
+        A: Serialize + ToSchema + Send + 'static,
+    {
+        self.document.lines::<B, A>(path, summary);
+        self.with_daemon(|api, daemon| {
+            let handler = move |ConnectInfo(peer): ConnectInfo<Peer>,
+                                Extension(caller): Extension<Caller>,
+                                parameters: Parameters,
+                                bytes: Bytes| async move {
+                let call = call(&daemon, (caller, peer), path, parameters);
+                let opened = match parse(&bytes) {
+                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
+                    Err(error) => Err(error),
+                };
+                let (answer, end) = match opened {
+                    Ok(opened) => opened,
+                    Err(error) => return error_answer(&error),
+                };
+                let (sender, receiver) = tokio::sync::mpsc::channel(1);
+                let mut stopped = daemon.stop.subscribe();
+                tokio::spawn(async move {
+                    let event = Event::Result { result: answer };
+                    let _ = sender.send(progress::line(&event)).await;
+                    tokio::select! {
+                        () = sender.closed() => {}
+                        _ = stopped.wait_for(Option::is_some) => {}
+                    }
+                    drop(end);
                 });
                 let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
                 (
@@ -537,7 +598,8 @@ fn local_user(peer: Peer) -> String {
     }
 }
 
-async fn unknown_route(request: Request) -> Response {
+/// The answer where there is no route.
+pub async fn unknown_route(request: Request) -> Response {
     error_answer(
         &Error::new(
             ErrorKind::NotFound,
@@ -560,11 +622,11 @@ pub enum Door {
     Agents,
 }
 
-/// Everything that is served.
-pub fn router(daemon: Arc<Daemon>, door: Door) -> Router {
+/// The routes of all verbs, for callers that are known by then.
+pub fn verbs(daemon: Arc<Daemon>) -> Router {
     let mut api = Api {
         router: Router::new(),
-        daemon: Some(daemon.clone()),
+        daemon: Some(daemon),
         document: Document::new(),
     };
     routes::add(&mut api);
@@ -575,8 +637,12 @@ pub fn router(daemon: Arc<Daemon>, door: Door) -> Router {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()
         }),
     );
-    let router = api
-        .router
+    api.router
+}
+
+/// Everything that is served at a socket.
+pub fn router(daemon: Arc<Daemon>, door: Door) -> Router {
+    let router = verbs(daemon.clone())
         .fallback(unknown_route)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     match door {

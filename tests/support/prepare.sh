@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Debian 12 machine ready for the tests and the demo. Every step may run again.
-#   prepare.sh                 packages, Docker engine, both images, POSIX suites
-#   prepare.sh STEP...         only: packages | docker | small | tools | suites | stop
+#   prepare.sh                 packages, driver of the browser, Docker engine, both images, POSIX suites
+#   prepare.sh STEP...         only: packages | browser | docker | small | tools | suites | stop
 # Images are made here from Debian's packages; nothing is pulled from an image registry.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ say() { echo "prepare: $*" >&2; }
 
 packages() {
     local wanted=(docker.io fuse3 busybox-static debootstrap rsync attr acl sqlite3 iptables
-        vim procps python3 python3-venv xz-utils e2fsprogs xfsprogs) missing=()
+        vim procps python3 python3-venv xz-utils e2fsprogs xfsprogs chromium fonts-dejavu-core) missing=()
     command -v git >/dev/null || wanted+=(git)
     command -v npm >/dev/null || wanted+=(nodejs npm)
     [ -x /usr/local/bin/docker-compose ] || wanted+=(docker-compose)
@@ -28,6 +28,17 @@ packages() {
     # The engine is started below with the options that the tests need; not by the package.
     RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" \
         >"$state/apt.log" 2>&1 || { tail -20 "$state/apt.log" >&2; exit 1; }
+}
+
+# What drives chromium in the tests of the page: from the npm registry, without a browser of its own.
+browser() {
+    local driver=$state/ui
+    mkdir -p "$driver"
+    cmp -s "$root/tests/ui/package-lock.json" "$driver/node_modules/.installed" && return
+    say "installing the driver of the browser"
+    cp "$root"/tests/ui/{package.json,package-lock.json,.npmrc} "$driver"
+    (cd "$driver" && npm ci --silent --no-audit --no-fund --ignore-scripts)
+    cp "$driver/package-lock.json" "$driver/node_modules/.installed"
 }
 
 docker_engine() {
@@ -119,11 +130,11 @@ stop() {
     rm -f "$state/dockerd.pid"
 }
 
-[ $# -gt 0 ] || set -- packages docker small tools suites
+[ $# -gt 0 ] || set -- packages browser docker small tools suites
 for step; do
     case $step in
-        packages | small | tools | suites | stop) "$step" ;;
+        packages | browser | small | tools | suites | stop) "$step" ;;
         docker) docker_engine ;;
-        *) echo "usage: $0 [packages|docker|small|tools|suites|stop]..." >&2; exit 2 ;;
+        *) echo "usage: $0 [packages|browser|docker|small|tools|suites|stop]..." >&2; exit 2 ;;
     esac
 done

@@ -64,6 +64,8 @@ pub struct AuditEntry {
 pub struct AuditQuery {
     /// Only of this workspace.
     pub workspace: Option<WorkspaceId>,
+    /// Only with this outcome.
+    pub outcome: Option<String>,
     /// Only before this sequence number (for the next page).
     pub before: Option<u64>,
     /// At most so many; 0 means all.

@@ -305,7 +305,7 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
         connection.execute_batch(damage).unwrap();
         connection.close().unwrap();
         let store = open(directory.path()).unwrap();
-        let anchor = anchor.then_some((sequence, hash.as_str()));
+        let anchor = anchor.then_some((sequence as u64, hash.as_str()));
         let found = store.audit_verify_to(anchor).unwrap().broken;
         store.close().unwrap();
         found.map(|found| found.sequence)

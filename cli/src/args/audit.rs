@@ -12,6 +12,7 @@ use super::target::name_parser;
 Examples:
   kura audit demo
   kura audit demo --by alice -n 20 --json
+  kura audit demo --denied
   kura audit --verify                    # exit code 7 if the log was changed
   kura audit head --sign > head.txt      # keep that file elsewhere
   kura audit verify --head head.txt      # finds what was changed or cut off since")]
@@ -26,6 +27,9 @@ pub struct AuditArgs {
     /// Only entries of this principal
     #[arg(long, value_name = "PRINCIPAL")]
     pub by: Option<String>,
+    /// Only what was refused
+    #[arg(long, conflicts_with = "verify")]
+    pub denied: bool,
     /// At most this many [default: 50]
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub limit: Option<u32>,

@@ -31,6 +31,7 @@ pub async fn audit(context: &Context<'_>, arguments: AuditArgs) -> Result<()> {
     let query = AuditQuery {
         workspace: arguments.name,
         principal: arguments.by,
+        outcome: arguments.denied.then(|| "denied".to_owned()),
         limit: Some(arguments.limit.unwrap_or(DEFAULT_LIMIT)),
         before: None,
     };

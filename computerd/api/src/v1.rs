@@ -18,6 +18,7 @@ pub mod plan;
 pub mod purge;
 pub mod reference;
 pub mod route;
+pub mod ui;
 pub mod volume;
 pub mod workspace;
 
@@ -38,5 +39,6 @@ pub use path_text::PathText;
 pub use plan::*;
 pub use purge::*;
 pub use reference::*;
+pub use ui::*;
 pub use volume::*;
 pub use workspace::*;

@@ -3,6 +3,7 @@
 use computerd_api::v1::route;
 
 use super::Api;
+use crate::ui;
 use crate::verbs::{
     attribution, commits, config, control, diff, files, grants, history, merge, mounts, principals,
     purge, references, resolve, revert,
@@ -38,6 +39,20 @@ pub(super) const OPEN_TO_PRINCIPALS: &[(&str, &str)] = &[
     ("GET", route::MOUNTS),
     ("POST", route::AUDIT),
     ("POST", route::GRANTS),
+];
+
+/// What the page may ask for: what it shows, and going back.
+pub const OPEN_TO_PAGE: &[(&str, &str)] = &[
+    ("GET", route::WORKSPACES),
+    ("GET", route::WORKSPACE),
+    ("POST", route::LOG),
+    ("POST", route::SHOW),
+    ("POST", route::DIFF),
+    ("POST", route::BLAME),
+    ("POST", route::RUNS),
+    ("POST", route::AUDIT),
+    ("POST", route::ROLLBACK),
+    ("POST", route::UNDO),
 ];
 
 pub(super) fn add(api: &mut Api) {
@@ -169,6 +184,11 @@ pub(super) fn add(api: &mut Api) {
         route::AUDIT_VERIFY,
         "Check the whole audit chain",
         history::verify_audit,
+    );
+    api.lasting(
+        route::UI,
+        "Serve the page to look at, for as long as the connection lasts",
+        ui::open,
     );
     api.get(
         route::VOLUME_PLUGIN,

@@ -8,13 +8,16 @@ use computerd_api::v1::{
     PathText, ProcessChanges, ProcessInfo, RunBegin, RunBegun, RunEnd, RunEnded, RunList, RunQuery,
     RunStepInfo,
 };
+use workspace_store::CommitId;
 use workspace_store::actor::Actor;
 use workspace_store::blame::PathOrigin;
 use workspace_store::commits::{ActorFilter, AttributedChange};
 use workspace_store::object::{Commit, CommitKind, Timestamp};
+use workspace_store::policy::Access;
 use workspace_store::runs::NewRunStep;
 use workspace_store::workspace::WorkspaceInfo;
 
+use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::Result;
@@ -111,6 +114,22 @@ pub fn by_process(
         }
     }
     Ok(found)
+}
+
+/// Changes of a commit that can be seen, with those who made them. A command line may name what is
+/// hidden: of others than the one who asks, only the principal is told to whom anything is hidden.
+pub fn visible_changes(scope: &Scope, id: CommitId) -> Result<Vec<AttributedChange>> {
+    let mut changes = scope.daemon.store.attributed_changes(id)?;
+    if !scope.is_restricted() {
+        return Ok(changes);
+    }
+    changes.retain(|change| scope.policy.access(&change.change.path) > Access::Hidden);
+    for actor in changes.iter_mut().flat_map(|change| &mut change.actors) {
+        if actor.principal != scope.principal {
+            *actor = Arc::new(Actor::of_principal(actor.principal.clone()));
+        }
+    }
+    Ok(changes)
 }
 
 fn origin(origin: &PathOrigin) -> ChangeOrigin {

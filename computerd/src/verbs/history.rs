@@ -201,7 +201,7 @@ pub fn show(call: &Call, query: ShowQuery) -> Result<ShowResult> {
         diff,
         processes: attribution::by_process(
             &commit,
-            daemon.store.attributed_changes(id)?,
+            attribution::visible_changes(&scope, id)?,
             &query.options.paths,
         )?,
     })
@@ -283,6 +283,7 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let entries = daemon.store.audit(&StoreAuditQuery {
         workspace: workspace.map(|workspace| workspace.id),
+        outcome: query.outcome.clone(),
         before: query.before,
         limit: if query.principal.is_some() { 0 } else { limit },
     })?;

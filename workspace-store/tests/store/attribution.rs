@@ -63,6 +63,7 @@ impl<'f> Mount<'f> {
         let source = self.fixture.store.source(workspace, "main").unwrap();
         let done = source
             .submit(Submission {
+                lineage: Default::default(),
                 expected_head: self.head,
                 edit: edit(&self.base),
                 base: self.base.clone(),

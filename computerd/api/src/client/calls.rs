@@ -375,6 +375,11 @@ impl Client {
         self.post(route::AUDIT_VERIFY, request).await
     }
 
+    /// Serves the page until the stream is dropped.
+    pub async fn open_ui(&self, request: &v1::UiRequest) -> Result<EventStream<v1::UiOpened>> {
+        self.stream(route::UI, request).await
+    }
+
     /// State of the volume driver.
     pub async fn volume_plugin(&self) -> Result<v1::VolumePluginStatus> {
         self.get(route::VOLUME_PLUGIN).await

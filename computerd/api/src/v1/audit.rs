@@ -12,6 +12,9 @@ pub struct AuditQuery {
     /// Only entries of this principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// Only entries with this outcome: `ok`, `denied` or `failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
     /// At most this many; the daemon chooses when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

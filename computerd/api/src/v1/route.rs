@@ -60,6 +60,7 @@
 //! | [`AUDIT`] | POST /v1/audit | `AuditQuery` | `AuditList` |
 //! | [`AUDIT_HEAD`] | POST /v1/audit/head | `AuditHeadRequest` | `AuditHead` |
 //! | [`AUDIT_VERIFY`] | POST /v1/audit/verify | `AuditVerifyRequest` | `AuditVerification` |
+//! | [`UI`] | POST /v1/ui | `UiRequest` | `UiOpened`, for as long as the connection lasts |
 //! | [`VOLUME_PLUGIN`] | GET /v1/volume-plugin | – | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | POST /v1/volume-plugin | `VolumePluginRequest` | `VolumePluginStatus` |
 //! | [`VOLUME_PLUGIN`] | DELETE /v1/volume-plugin | – | `VolumePluginStatus` |
@@ -158,6 +159,8 @@ pub const AUDIT: &str = "/v1/audit";
 pub const AUDIT_HEAD: &str = "/v1/audit/head";
 /// Check the audit chain.
 pub const AUDIT_VERIFY: &str = "/v1/audit/verify";
+/// The page to look at.
+pub const UI: &str = "/v1/ui";
 /// State, start and end of the volume driver.
 pub const VOLUME_PLUGIN: &str = "/v1/volume-plugin";
 

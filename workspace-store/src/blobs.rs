@@ -435,7 +435,8 @@ impl Inner {
     }
 }
 
-fn purged(blob: BlobId, time_ns: i64) -> StoreError {
+/// What who reads purged content is told.
+pub(crate) fn purged(blob: BlobId, time_ns: i64) -> StoreError {
     let seconds = time_ns / 1_000_000_000;
     StoreError::new(
         ErrorKind::NotFound,

@@ -178,6 +178,17 @@ impl Store {
             .read(|connection| Ok(purge::purged_ns(connection, blob)?.is_some()))
     }
 
+    /// What who reads purged content is told; `None` for other content.
+    ///
+    /// # Errors
+    /// Of the database.
+    pub fn purged_error(&self, blob: BlobId) -> Result<Option<StoreError>> {
+        self.inner.database.read(|connection| {
+            let time_ns = purge::purged_ns(connection, blob)?;
+            Ok(time_ns.map(|time_ns| crate::blobs::purged(blob, time_ns)))
+        })
+    }
+
     /// Whether anything was ever purged.
     ///
     /// # Errors

@@ -158,12 +158,18 @@ pub fn content(call: &Call, query: PathQuery) -> Result<ContentReader> {
     let entry = find(&scope, &view, &root, &path)?;
     let inode = resolve_entry(&view, root.links, &entry)?;
     match inode.node {
-        Node::Regular { blob, size, .. } => Ok(ContentReader {
-            daemon: daemon.clone(),
-            blob,
-            offset: 0,
-            size,
-        }),
+        Node::Regular { blob, size, .. } => {
+            // Told before the answer begins.
+            if let Some(error) = daemon.store.purged_error(blob)? {
+                return Err(error);
+            }
+            Ok(ContentReader {
+                daemon: daemon.clone(),
+                blob,
+                offset: 0,
+                size,
+            })
+        }
         node => {
             let (what, hint) = match node {
                 Node::Directory { .. } => ("a directory", "`kura ls` lists it".to_owned()),

@@ -297,7 +297,6 @@ fn g10_removed_swapped_and_cut_off_audit_entries_are_found() {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )
             .unwrap();
-        let sequence = sequence as u64;
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         connection
             .execute_batch("DROP TRIGGER audit_no_update; DROP TRIGGER audit_no_delete")

@@ -49,6 +49,10 @@ pub enum AuditCommand {
 
 /// Arguments of `kura audit head`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kura audit head
+  kura audit head --sign > head.txt")]
 pub struct AuditHeadArgs {
     /// Sign it with the store's ed25519 key, which is made at the first use
     #[arg(long)]
@@ -57,6 +61,10 @@ pub struct AuditHeadArgs {
 
 /// Arguments of `kura audit verify`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  kura audit verify
+  kura audit verify --head head.txt      # exit code 7 if the log doesn't lead to it")]
 pub struct AuditVerifyArgs {
     /// A head that was printed earlier: the log must lead to it
     #[arg(long, value_name = "FILE")]

@@ -74,7 +74,7 @@ mod tests {
                 "eval(",
                 "https://",
                 "style=\"",
-                " onclick",
+                "onclick=",
             ] {
                 assert!(!content.contains(word), "{path}: {word}");
             }

@@ -286,11 +286,11 @@ impl Segment {
 
     /// Overwrites everything from `position` on, which may be left from an earlier use of the file.
     pub(crate) fn scrub_from(&self, position: u64) -> io::Result<()> {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        let zeros = vec![0; 1 << 16];
         let mut position = position;
         while position < SEGMENT_BYTES {
-            let count = ZEROS.len().min((SEGMENT_BYTES - position) as usize);
-            self.write_large(position, &ZEROS[..count])?;
+            let count = zeros.len().min((SEGMENT_BYTES - position) as usize);
+            self.write_large(position, &zeros[..count])?;
             position += count as u64;
         }
         self.sync()

@@ -192,6 +192,47 @@ pub(crate) fn inode_location(
         .optional()?)
 }
 
+/// Notes who made what the base of a branch's overlay has and no commit yet.
+pub(crate) fn add_attribution(connection: &Connection, branch: i64, packed: &Packed) -> Result<()> {
+    connection
+        .prepare_cached(
+            "INSERT INTO overlay_attribution (branch, size, encoding, data)
+             VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute((
+            branch,
+            packed.size as i64,
+            packed.encoding.number(),
+            &packed.stored,
+        ))?;
+    Ok(())
+}
+
+/// What was noted since the last commit of a branch, oldest first.
+pub(crate) fn attribution(connection: &Connection, branch: i64) -> Result<Vec<Packed>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT size, encoding, data FROM overlay_attribution WHERE branch = ?1 ORDER BY id",
+    )?;
+    let mut rows = statement.query([branch])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(Packed {
+            encoding: Encoding::from_number(row.get(1)?)?,
+            size: usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX),
+            stored: row.get(2)?,
+        });
+    }
+    Ok(found)
+}
+
+/// A commit has taken what was noted.
+pub(crate) fn forget_attribution(connection: &Connection, branch: i64) -> Result<()> {
+    connection
+        .prepare_cached("DELETE FROM overlay_attribution WHERE branch = ?1")?
+        .execute([branch])?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,45 +291,4 @@ mod tests {
             .unwrap();
         assert_eq!(swept, 0);
     }
-}
-
-/// Notes who made what the base of a branch's overlay has and no commit yet.
-pub(crate) fn add_attribution(connection: &Connection, branch: i64, packed: &Packed) -> Result<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO overlay_attribution (branch, size, encoding, data)
-             VALUES (?1, ?2, ?3, ?4)",
-        )?
-        .execute((
-            branch,
-            packed.size as i64,
-            packed.encoding.number(),
-            &packed.stored,
-        ))?;
-    Ok(())
-}
-
-/// What was noted since the last commit of a branch, oldest first.
-pub(crate) fn attribution(connection: &Connection, branch: i64) -> Result<Vec<Packed>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT size, encoding, data FROM overlay_attribution WHERE branch = ?1 ORDER BY id",
-    )?;
-    let mut rows = statement.query([branch])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(Packed {
-            encoding: Encoding::from_number(row.get(1)?)?,
-            size: usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX),
-            stored: row.get(2)?,
-        });
-    }
-    Ok(found)
-}
-
-/// A commit has taken what was noted.
-pub(crate) fn forget_attribution(connection: &Connection, branch: i64) -> Result<()> {
-    connection
-        .prepare_cached("DELETE FROM overlay_attribution WHERE branch = ?1")?
-        .execute([branch])?;
-    Ok(())
 }

@@ -403,12 +403,10 @@ impl Merge<'_> {
             return self.take(path, base, ours, theirs);
         }
         match (base, ours, theirs) {
-            (Some(base), None, Some(theirs)) => {
-                if !is_same_but_time(&base.inode, &theirs.inode) {
-                    let sides = [Some(base), None, Some(theirs)];
-                    self.conflict(path, ConflictReason::Deleted, sides, None);
-                    self.put(path, theirs)?;
-                }
+            (Some(base), None, Some(theirs)) if !is_same_but_time(&base.inode, &theirs.inode) => {
+                let sides = [Some(base), None, Some(theirs)];
+                self.conflict(path, ConflictReason::Deleted, sides, None);
+                self.put(path, theirs)?;
             }
             (Some(base), Some(ours), None) => {
                 if is_same_but_time(&base.inode, &ours.inode) {
@@ -433,7 +431,7 @@ impl Merge<'_> {
                     self.keep_apart(path, base, ours, theirs)?;
                 }
             }
-            // Both sides deleted it, or only one made it.
+            // Both sides deleted it, one of them what the other only touched.
             _ => {}
         }
         Ok(())

@@ -286,7 +286,7 @@ impl Segment {
 
     /// Overwrites everything from `position` on, which may be left from an earlier use of the file.
     pub(crate) fn scrub_from(&self, position: u64) -> io::Result<()> {
-        const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+        static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
         let mut position = position;
         while position < SEGMENT_BYTES {
             let count = ZEROS.len().min((SEGMENT_BYTES - position) as usize);

@@ -21,16 +21,12 @@ impl Drop for SetOnDrop<'_> {
 
 fn conflicts(store: &TestStore, name: &str) -> Vec<(String, String)> {
     let list = store.json(&["conflicts", name]);
+    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
     list["conflicts"]
         .as_array()
-        .unwrap()
+        .expect("a list")
         .iter()
-        .map(|conflict| {
-            (
-                conflict["path"].as_str().unwrap().to_owned(),
-                conflict["reason"].as_str().unwrap().to_owned(),
-            )
-        })
+        .map(|conflict| (text(&conflict["path"]), text(&conflict["reason"])))
         .collect()
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use computerd_api::v1::CommitInfo;
 use workspace_store::CommitId;
 use workspace_store::commits::PathChange;
+use workspace_store::conflict::Conflict;
 use workspace_store::denial::Denial;
 use workspace_store::diff::{DiffEntry, DiffKind, DiffOptions, diff_roots};
 use workspace_store::object::{Commit, Inode, Node, Root};
@@ -316,6 +317,16 @@ impl Scope {
         Ok(state)
     }
 
+    /// What a commit could not join, as far as it can be seen.
+    pub fn conflicts(&self, commit: CommitId) -> Result<Vec<Conflict>> {
+        let set = self.daemon.store.conflicts(commit)?;
+        let is_visible = |conflict: &&Conflict| {
+            let beside = conflict.beside.as_deref();
+            self.is_visible(&conflict.path) && beside.is_none_or(|path| self.is_visible(path))
+        };
+        Ok(set.entries().iter().filter(is_visible).cloned().collect())
+    }
+
     /// A commit for people. A message is told only if all that it may speak of can be seen.
     pub fn commit_info(
         &self,
@@ -340,6 +351,7 @@ impl Scope {
             if !are_all {
                 info.message = String::new();
             }
+            info.has_conflicts = !self.conflicts(id)?.is_empty();
         }
         Ok(info)
     }

@@ -101,13 +101,15 @@ fn request(
     let authorization = secret.map_or(String::new(), |secret| {
         format!("Authorization: Bearer {secret}\r\n")
     });
-    write!(
-        stream,
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
-    )
-    .expect("a request is taken");
+    );
+    // At once: who is refused by the head of a request need not read its body.
+    stream
+        .write_all(request.as_bytes())
+        .expect("a request is taken");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("an answer");
     let answer = String::from_utf8_lossy(&answer).into_owned();

@@ -1,7 +1,5 @@
 //! Bringing changes together: merge, conflicts in a mount, resolving, taking changes out.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -155,13 +155,12 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
         .collect();
     let mut conflicts = Vec::new();
     for branch in daemon.store.branches(workspace.id)? {
-        let set = daemon.store.conflicts(branch.commit)?;
-        if !set.is_empty() {
+        let found = scope.conflicts(branch.commit)?;
+        if !found.is_empty() {
             conflicts.push(BranchConflicts {
                 branch: branch.name,
-                count: set.entries().len() as u64,
-                conflicts: set
-                    .entries()
+                count: found.len() as u64,
+                conflicts: found
                     .iter()
                     .take(BranchConflicts::MAX_SHOWN)
                     .map(convert::conflict)

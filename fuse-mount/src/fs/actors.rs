@@ -15,7 +15,7 @@ use workspace_store::actor::{Actor, Process};
 use crate::process::{Processes, Question};
 
 /// A request of a thread that nobody knows waits for so long at most.
-const WAIT: Duration = Duration::from_millis(3);
+const WAIT: Duration = Duration::from_millis(25);
 /// A thread is asked for anew after this: it may be another one, or execute another program.
 const BELIEVED: Duration = Duration::from_millis(250);
 /// All waits together take at most this part of the time …

@@ -387,3 +387,38 @@ fn fuse_g4_one_run_is_taken_out_and_what_stands_on_it_is_a_conflict() {
     let none = store.kura(&["rollback", "demo", "--run", "nobody", "--yes"]);
     assert_eq!(none.code, 4, "{none}");
 }
+
+#[test]
+fn fuse_g4_a_run_is_taken_out_without_what_another_principal_did_meanwhile() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    for principal in ["alice", "bob"] {
+        store.ok(&["principal", "add", principal]);
+        store.ok(&["grant", "demo", principal, "/", "write"]);
+    }
+    let a = store.mount_with("demo", &["--as", "alice"]);
+    let b = store.mount_with("demo", &["--as", "bob"]);
+    shell_ok(&a.path, "echo 1 >mine; echo 1 >his");
+    store.commit("demo", "before");
+    // Both are in the commit that the run's end makes.
+    let script = format!("echo 2 >mine; echo 2 >'{}'", a.join("ready").display());
+    let mut in_run = store.command();
+    in_run
+        .args([
+            "run", "--as", "alice", "--run-id", "bad", "--", "bash", "-c",
+        ])
+        .arg(format!("{script}; until [ -e go ]; do sleep 0.05; done"))
+        .current_dir(&a.path);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&mut in_run).ok());
+        while !a.join("ready").exists() {
+            thread::sleep(std::time::Duration::from_millis(20));
+        }
+        shell_ok(&b.path, "echo 2 >his; echo >go");
+        let _ = running.join().unwrap();
+    });
+    store.ok(&["rollback", "demo", "--run", "bad", "--yes"]);
+    assert_eq!(fs::read_to_string(b.join("mine")).unwrap(), "1\n");
+    assert_eq!(fs::read_to_string(b.join("his")).unwrap(), "2\n");
+    assert!(!b.join("ready").exists() && b.join("go").exists());
+}

@@ -837,5 +837,18 @@ impl Merge<'_> {
     }
 }
 
+/// The name that something had which a merge put beside it (`NAME.theirs-01234567`, with a number if
+/// that was taken): who may not have the one may not have the other.
+pub(crate) fn name_before_merge(name: &[u8]) -> Option<&[u8]> {
+    const MARK: &[u8] = b".theirs-";
+    let at = name.windows(MARK.len()).rposition(|part| part == MARK)?;
+    let rest = &name[at + MARK.len()..];
+    let (commit, number) = rest.split_at_checked(8)?;
+    let is_number = |digits: &[u8]| !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let is_suffix = number.is_empty() || number.strip_prefix(b"-").is_some_and(is_number);
+    let is_ours = at > 0 && commit.iter().all(u8::is_ascii_hexdigit) && is_suffix;
+    is_ours.then(|| &name[..at])
+}
+
 #[cfg(test)]
 mod tests;

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use pattern::Pattern;
 
+use crate::merge::name_before_merge;
 use crate::object::Timestamp;
 use automaton::Automaton;
 pub use automaton::Place;
@@ -144,8 +145,20 @@ impl Policy {
     }
 
     /// The place of `name` in the directory at `place`, which must be one of this policy.
+    ///
+    /// What a merge puts beside a path ([`name_before_merge`]) is where that path is, if that
+    /// gives less access.
     pub fn step(&self, place: &Place, name: &[u8]) -> Place {
-        self.automaton.step(place, name)
+        let own = self.automaton.step(place, name);
+        let Some(original) = name_before_merge(name) else {
+            return own;
+        };
+        let original = self.automaton.step(place, original);
+        if original.access() <= own.access() {
+            original
+        } else {
+            own
+        }
     }
 
     /// The place of a path relative to the root (empty for the root).

@@ -133,13 +133,20 @@ fn commits(
             && entry.commit.kind != CommitKind::Undo
             && !is_undone(entry.id)
     });
+    let has_processes = match &body.run {
+        Some(run) => !daemon
+            .store
+            .run_steps(workspace.id, Some(run), 1)?
+            .is_empty(),
+        None => false,
+    };
     let mut meant = Vec::new();
     for entry in &commits {
         let changes = daemon.store.attributed_changes(entry.id)?;
         let is_meant = |change: &AttributedChange| {
             // Nobody knows whose a rescued change without an author is.
             let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
-            is_known && has_change(body, &entry.commit, change)
+            is_known && has_change(body, &entry.commit, change, has_processes)
         };
         let paths: BTreeSet<Vec<u8>> = changes
             .iter()
@@ -158,8 +165,14 @@ fn commits(
 }
 
 /// Whether a change of a commit is meant: by a principal if it took part, in a run if a process of
-/// the run did. A commit that was given a run is in it with all changes that belong to no other.
-fn has_change(body: &RollbackRequest, commit: &Commit, change: &AttributedChange) -> bool {
+/// the run did. A commit that was given a run is in it with all changes that belong to no other;
+/// not so for a run of `kura run`, whose processes are known.
+fn has_change(
+    body: &RollbackRequest,
+    commit: &Commit,
+    change: &AttributedChange,
+    has_processes: bool,
+) -> bool {
     let whole = ActorFilter {
         principal: body.by.clone(),
         run: body.run.clone(),
@@ -170,7 +183,7 @@ fn has_change(body: &RollbackRequest, commit: &Commit, change: &AttributedChange
         ..whole.clone()
     };
     let has_run = change.actors.iter().any(|actor| actor.run.is_some());
-    if has_run || body.run.is_none() {
+    if has_run || has_processes || body.run.is_none() {
         return whole.has_change(commit, change);
     }
     commit.run == body.run && by.has_change(commit, change)

@@ -6,7 +6,7 @@
 //! open keeps the old content. The plan is made, stored and then carried out under the state's
 //! lock, so nobody sees a mixture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use workspace_store::TreeId;
@@ -311,6 +311,7 @@ impl State {
         let now = clock::now();
         let nameless_before = self.orphans.clone();
         self.moves += 1;
+        let counted: HashSet<u64> = plan.new_links.values().map(|new| new.0).collect();
         for (link, (number, stored, link_count)) in plan.new_links {
             let mut inode = Inode::from_stored(&stored, Some(now));
             inode.link = Some(link);
@@ -319,18 +320,23 @@ impl State {
             self.inodes.insert(number, inode);
             self.link_numbers.insert(link, number);
         }
+        // A file with one name in the link table may get another one and lose that: in between it
+        // is not gone.
+        let mut taken = Vec::new();
+        for change in &plan.names {
+            if change.old.is_some()
+                && let Ok(old) = self.take_name(change.directory, &change.name)
+            {
+                taken.push(old);
+            }
+        }
         for change in plan.names {
             let NameChange {
                 directory,
                 name,
-                old,
                 new,
+                ..
             } = change;
-            if old.is_some()
-                && let Ok(old) = self.take_name(directory, &name)
-            {
-                self.detach(old);
-            }
             if let Some(new) = new {
                 if let TreeEntry::Inline(stored) = &new.entry {
                     let mut inode = Inode::from_stored(stored, Some(now));
@@ -340,7 +346,16 @@ impl State {
                 if let Err(errno) = self.add_name(directory, &name, new.number) {
                     tracing::error!(?errno, "a name could not be switched");
                 }
+                if matches!(new.entry, TreeEntry::Link(_))
+                    && !counted.contains(&new.number)
+                    && let Some(inode) = self.inodes.get_mut(&new.number)
+                {
+                    inode.link_count += 1;
+                }
             }
+        }
+        for old in taken {
+            self.detach(old);
         }
         for (number, count) in plan.link_counts {
             if let Some(inode) = self.inodes.get_mut(&number) {
@@ -418,7 +433,8 @@ impl State {
                     .collect();
             }
             inode.link_count = inode.link_count.saturating_sub(1);
-            let is_gone = inode.link_count == 0 || inode.is_directory();
+            let has_no_name = inode.link_count == 0 && inode.places.as_slice().is_empty();
+            let is_gone = has_no_name || inode.is_directory();
             let is_used = inode.is_used();
             for (name, child) in children {
                 if self.take_name(number, &name).is_ok() {

@@ -430,6 +430,38 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
 }
 
 #[test]
+fn g4_a_switch_moves_a_file_back_that_once_had_a_second_name() {
+    for is_other_directory in [false, true] {
+        let overlay = Overlay::new();
+        let mounted = overlay.open(false);
+        let directory = mounted.mkdir(ROOT, "d");
+        let file = mounted.create(ROOT, "second", b"content");
+        mounted.entry(&Request::Link {
+            inode: file,
+            new_parent: ROOT,
+            new_name: b"f",
+        });
+        mounted.unlink(ROOT, "second");
+        let target = mounted.filesystem.commit(manual()).unwrap().root;
+        let to = if is_other_directory { directory } else { ROOT };
+        mounted.rename((ROOT, "f"), (to, "g"));
+        mounted
+            .filesystem
+            .switch(&|_| Ok(target.clone().into()), manual())
+            .unwrap();
+        let check = |mounted: &Mounted| {
+            assert_eq!(mounted.content("f"), b"content");
+            assert_eq!(mounted.look_up("f").unwrap().attributes.link_count, 1);
+            assert_eq!(mounted.names(ROOT), ["d", "f"]);
+        };
+        check(&mounted);
+        mounted.commit();
+        drop(mounted);
+        check(&overlay.open(true));
+    }
+}
+
+#[test]
 fn sparse_files_keep_their_holes_through_commits() {
     let overlay = Overlay::new();
     let mounted = overlay.open(false);

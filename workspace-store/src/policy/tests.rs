@@ -61,6 +61,30 @@ fn the_examples_of_the_documentation() {
 }
 
 #[test]
+fn what_a_merge_put_beside_a_path_is_as_hidden_as_the_path() {
+    let demo = policy(&[
+        ("/", Write),
+        ("*.key", Hidden),
+        ("docs", Read),
+        ("*.theirs-0badcafe", Hidden),
+    ]);
+    for (path, access) in [
+        ("id.key.theirs-0123abcd", Hidden),
+        ("id.key.theirs-0123abcd-2", Hidden),
+        ("id.key.theirs-0123abcd/in/it", Hidden),
+        ("docs.theirs-0123abcd/a", Read),
+        ("plain.theirs-0123abcd", Write),
+        ("plain.theirs-0badcafe", Hidden),
+        // Not made by a merge.
+        ("id.key.theirs-0123", Write),
+        ("id.key.theirs-0123abcd.txt", Write),
+        (".theirs-0123abcd", Write),
+    ] {
+        assert_eq!(demo.access(path.as_bytes()), access, "{path}");
+    }
+}
+
+#[test]
 fn a_hidden_directory_with_something_visible_in_it_is_a_passage() {
     let demo = policy(&[("a/b/c", Read)]);
     assert!(demo.root().is_passage());

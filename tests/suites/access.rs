@@ -624,3 +624,31 @@ fn docker_g9_an_agent_in_a_container_uses_the_bound_socket() {
     .ok();
     assert_eq!(run.stdout, "main\n");
 }
+
+#[test]
+fn g9_taking_a_run_out_neither_tells_nor_touches_what_is_hidden() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    let mount = store.mount("demo");
+    let commit = |script: &str, run: &str| {
+        shell_ok(&mount.path, script);
+        store.ok(&["commit", "demo", "-m", "x", "--run", run]);
+    };
+    commit("echo bad >docs/text; echo bad >docs/id.key", "both");
+    commit("echo bad >vault/plan-x", "secret");
+    commit("echo later >docs/id.key", "later");
+    let answer = |run: &str| {
+        let run_of_it = agent.kura(&["rollback", "demo", "--run", run, "--yes"]);
+        (run_of_it.code, run_of_it.stderr.replace(run, "RUN"))
+    };
+    assert_eq!(answer("secret"), answer("never"));
+    agent.ok(&["rollback", "demo", "--run", "both", "--yes"]);
+    let content = |path: &str| fs::read_to_string(mount.join(path)).expect("content");
+    assert_eq!(content("docs/text"), "text\n");
+    assert_eq!(content("docs/id.key"), "later\n");
+    assert_eq!(content("vault/plan-x"), "bad\n");
+    assert_eq!(
+        store.json(&["conflicts", "demo"])["conflicts"],
+        serde_json::json!([])
+    );
+}

@@ -10,7 +10,6 @@ use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
 use workspace_store::object::{Commit, CommitKind, Root, Timestamp};
 use workspace_store::path::is_at_or_below;
 use workspace_store::source::NextVersion;
-use workspace_store::workspace::WorkspaceInfo;
 
 use super::revert::{Change, clean_paths, short, undone_operations};
 use crate::access::Scope;
@@ -71,7 +70,7 @@ pub(super) fn take_out(
     let time = Timestamp::now();
     change.run(daemon, &|now| {
         let head = daemon.store.branch(workspace.id, &branch)?;
-        let commits = commits(daemon, workspace, head, &body)?;
+        let commits = commits(scope, head, &body)?;
         if commits.is_empty() {
             return Err(Error::new(
                 ErrorKind::NotFound,
@@ -103,12 +102,8 @@ pub(super) fn take_out(
 
 /// The commits that are meant, newest first: those that changed something themselves and are not
 /// undone.
-fn commits(
-    daemon: &Daemon,
-    workspace: &WorkspaceInfo,
-    head: CommitId,
-    body: &RollbackRequest,
-) -> Result<Vec<Meant>> {
+fn commits(scope: &Scope, head: CommitId, body: &RollbackRequest) -> Result<Vec<Meant>> {
+    let (daemon, workspace) = (&*scope.daemon, &scope.workspace);
     let query = LogQuery {
         start: Some(head),
         path: None,
@@ -146,7 +141,9 @@ fn commits(
         let is_meant = |change: &AttributedChange| {
             // Nobody knows whose a rescued change without an author is.
             let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
-            is_known && has_change(body, &entry.commit, change, has_processes)
+            is_known
+                && scope.is_visible(&change.change.path)
+                && has_change(body, &entry.commit, change, has_processes)
         };
         let paths: BTreeSet<Vec<u8>> = changes
             .iter()

@@ -21,11 +21,13 @@ use workspace_store::object::{Commit, Inode, Node, Root};
 use workspace_store::path::display_path;
 use workspace_store::policy::{Access, Policy, PolicyView};
 use workspace_store::restore::restore_edit;
+use workspace_store::store::Store;
 use workspace_store::workspace::WorkspaceInfo;
 
 use crate::convert;
 use crate::daemon::{Daemon, State};
 use crate::error::{Error, ErrorKind, Result};
+use crate::server::user_name;
 
 /// Paths that an error names.
 const SHOWN_PATHS: usize = 5;
@@ -67,23 +69,38 @@ impl Caller {
             )
             .with_hint("leave --as away"));
         }
-        match daemon.store.principal(named)? {
-            Some(info) if info.disabled.is_some() => Err(Error::new(
-                ErrorKind::PermissionDenied,
-                format!("act as {named}: this principal is disabled"),
-            )
-            .with_hint(format!("`kura principal enable {named}` lets it in again"))),
-            Some(_) => Ok(named.clone()),
-            None if daemon.store.principals()?.is_empty() => Ok(named.clone()),
-            None => Err(Error::new(
-                ErrorKind::NotFound,
-                format!("act as {named}: there is no such principal"),
-            )
-            .with_hint(format!(
-                "`kura principal list` shows them; make it with `kura principal add {named}`"
-            ))),
-        }
+        check_name(daemon, named, "act as")?;
+        Ok(named.clone())
     }
+}
+
+/// Refuses a name that means nobody, once the store knows principals. `what` is tried with it.
+///
+/// # Errors
+/// `NotFound` for an unknown principal, `PermissionDenied` for a disabled one.
+pub fn check_name(daemon: &Daemon, name: &str, what: &str) -> Result<()> {
+    match daemon.store.principal(name)? {
+        Some(info) if info.disabled.is_some() => Err(Error::new(
+            ErrorKind::PermissionDenied,
+            format!("{what} {name}: this principal is disabled"),
+        )
+        .with_hint(format!("`kura principal enable {name}` lets it in again"))),
+        Some(_) => Ok(()),
+        None if daemon.store.principals()?.is_empty() => Ok(()),
+        None => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("{what} {name}: there is no such principal"),
+        )
+        .with_hint(format!(
+            "`kura principal list` shows them; make it with `kura principal add {name}`"
+        ))),
+    }
+}
+
+/// Whether this is a name of the administrator: the store's owner or root.
+pub fn is_administrator(name: &str) -> bool {
+    let owner = nix::unistd::geteuid().as_raw();
+    [owner, 0].into_iter().any(|uid| user_name(uid) == name)
 }
 
 /// What a request may see and change of one workspace.
@@ -219,6 +236,9 @@ impl Scope {
 
     /// Whether a commit exists for the principal: not if all that it changed is hidden.
     pub fn exists(&self, commit: CommitId) -> Result<bool> {
+        if !self.is_restricted() {
+            return Ok(true);
+        }
         let (changes, are_all) = self.changes(commit)?;
         Ok(are_all || !changes.is_empty())
     }
@@ -320,11 +340,14 @@ impl Scope {
     /// What a commit could not join, as far as it can be seen.
     pub fn conflicts(&self, commit: CommitId) -> Result<Vec<Conflict>> {
         let set = self.daemon.store.conflicts(commit)?;
-        let is_visible = |conflict: &&Conflict| {
-            let beside = conflict.beside.as_deref();
-            self.is_visible(&conflict.path) && beside.is_none_or(|path| self.is_visible(path))
-        };
-        Ok(set.entries().iter().filter(is_visible).cloned().collect())
+        let sees = |conflict: &&Conflict| self.sees_conflict(conflict);
+        Ok(set.entries().iter().filter(sees).cloned().collect())
+    }
+
+    /// Whether a conflict can be seen: its path, and what was put beside it.
+    pub fn sees_conflict(&self, conflict: &Conflict) -> bool {
+        let sees = |path: &[u8]| self.policy.access(path) > Access::Hidden;
+        sees(&conflict.path) && conflict.beside.as_deref().is_none_or(sees)
     }
 
     /// A commit for people. A message is told only if all that it may speak of can be seen.
@@ -374,8 +397,7 @@ impl Scope {
         if paths.is_empty() {
             return Ok(now.clone());
         }
-        let plan = restore_edit(store, now, &wanted, &paths)?;
-        store.build_root(now, plan.edit, &|_| {})
+        with_paths_of(store, now, &wanted, &paths)
     }
 
     /// The changed paths that may be written.
@@ -462,6 +484,12 @@ impl Scope {
         )
         .with_hint("ask the store's owner for write access"))
     }
+}
+
+/// A tree that is `now` but for some paths, which are as in `from`.
+pub fn with_paths_of(store: &Store, now: &Root, from: &Root, paths: &[Vec<u8>]) -> Result<Root> {
+    let plan = restore_edit(store, now, from, paths)?;
+    store.build_root(now, plan.edit, &|_| {})
 }
 
 fn is_directory(inode: &Inode) -> bool {

@@ -1,13 +1,13 @@
 //! The store's key for heads of the audit log: an ed25519 key in a file that only its owner reads.
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind as IoErrorKind, Read, Write};
+use std::io::{ErrorKind as IoErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use computerd_api::v1::AuditHead;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
-use workspace_store::id::{from_hex, to_hex};
+use workspace_store::id::{from_hex, random_bytes, to_hex};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,7 +21,7 @@ impl AuditKey {
     /// `Corrupt` if the file holds no key, `Io` of the file.
     pub fn load_or_make(path: &Path) -> Result<Self> {
         let failed = |error| Error::io(format!("open the key {}", path.display()), error);
-        let mut secret = [0_u8; 32];
+        let secret: [u8; 32];
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 secret = decode(text.trim()).ok_or_else(|| {
@@ -33,9 +33,7 @@ impl AuditKey {
                 })?;
             }
             Err(error) if error.kind() == IoErrorKind::NotFound => {
-                std::fs::File::open("/dev/urandom")
-                    .and_then(|mut file| file.read_exact(&mut secret))
-                    .map_err(|error| Error::io("make a random key", error))?;
+                secret = random_bytes()?;
                 let write = || {
                     let mut options = OpenOptions::new();
                     let mut file = options

@@ -45,7 +45,8 @@ pub fn parse_time(text: &str) -> Result<Timestamp> {
 }
 
 /// A serialised unit variant's name.
-fn variant_name(value: &impl serde::Serialize) -> String {
+/// Name of a value of an enum, as it is written in JSON.
+pub fn variant_name(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(name)) => name,
         _ => "unknown".to_owned(),

@@ -129,6 +129,8 @@ impl Table {
 pub struct Mounts {
     changing: RwLock<()>,
     table: Mutex<Table>,
+    /// Taken before `table`, while policies are looked up and set: an older one must not come last.
+    applying: Mutex<()>,
     flush_helper: Arc<FlushHelper>,
     /// Finds out who does something.
     pub processes: Arc<Processes>,
@@ -140,6 +142,7 @@ impl Mounts {
         Self {
             changing: RwLock::new(()),
             table: Mutex::new(Table::default()),
+            applying: Mutex::new(()),
             flush_helper: Arc::new(FlushHelper::new(program, vec!["flush-helper".into()])),
             processes: Arc::new(Processes::new(Some(Box::new(run_of_container)))),
         }
@@ -294,6 +297,9 @@ impl Mounts {
                 };
                 let info = info(&mounted);
                 table.mounts.insert(id, mounted);
+                drop(table);
+                // They may have changed while the kernel mounted it.
+                self.apply_grants(&daemon.store);
                 Ok((info, false))
             }
             Err(error) => {

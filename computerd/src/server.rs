@@ -124,7 +124,9 @@ impl Call {
     /// As [`Caller::acts_as`].
     pub fn acts_as(&self, named: Option<&String>) -> Result<String> {
         let principal = self.caller.acts_as(&self.daemon, named)?;
-        Ok(self.acting.get_or_init(|| principal).clone())
+        // The log names who acted first.
+        let _ = self.acting.set(principal.clone());
+        Ok(principal)
     }
 
     /// What the one that acts may see and change of the workspace in the route.
@@ -249,6 +251,33 @@ pub fn json(value: &impl Serialize) -> Response {
     }
 }
 
+fn answer<A: Serialize>(outcome: Result<A>) -> Response {
+    match outcome {
+        Ok(answer) => json(&answer),
+        Err(error) => error_answer(&error),
+    }
+}
+
+/// Lines of JSON, as they come.
+fn json_lines(receiver: tokio::sync::mpsc::Receiver<Bytes>) -> Response {
+    let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
+    (
+        [(header::CONTENT_TYPE, "application/jsonl")],
+        Body::from_stream(lines),
+    )
+        .into_response()
+}
+
+/// Runs a verb with the body of its request, beside the runtime.
+async fn run<B, A>(call: Call, bytes: &Bytes, verb: fn(&Call, B) -> Result<A>) -> Result<A>
+where
+    B: DeserializeOwned + Send + 'static,
+    A: Send + 'static,
+{
+    let body = parse(bytes)?;
+    blocking(move || noted(&call, |call| verb(call, body))).await
+}
+
 /// Runs a verb; what it does carries the call's source, and a refusal goes to the audit log.
 fn noted<A>(call: &Call, verb: impl FnOnce(&Call) -> Result<A>) -> Result<A> {
     with_source(Some(call.source()), || {
@@ -329,14 +358,7 @@ impl Api {
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
                 let call = call(&daemon, (caller, peer), path, parameters);
-                let outcome = match parse(&bytes) {
-                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
-                    Err(error) => Err(error),
-                };
-                match outcome {
-                    Ok(answer) => json(&answer),
-                    Err(error) => error_answer(&error),
-                }
+                answer(run(call, &bytes, verb).await)
             };
             api.route(path, axum::routing::post(handler));
         });
@@ -378,12 +400,7 @@ impl Api {
                     };
                     let _ = sender.send(progress::line(&event)).await;
                 });
-                let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
-                (
-                    [(header::CONTENT_TYPE, "application/jsonl")],
-                    Body::from_stream(lines),
-                )
-                    .into_response()
+                json_lines(receiver)
             };
             api.route(path, axum::routing::post(handler));
         });
@@ -406,11 +423,7 @@ impl Api {
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
                 let call = call(&daemon, (caller, peer), path, parameters);
-                let opened = match parse(&bytes) {
-                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
-                    Err(error) => Err(error),
-                };
-                let (answer, end) = match opened {
+                let (answer, end) = match run(call, &bytes, verb).await {
                     Ok(opened) => opened,
                     Err(error) => return error_answer(&error),
                 };
@@ -425,12 +438,7 @@ impl Api {
                     }
                     drop(end);
                 });
-                let lines = ReceiverStream::new(receiver).map(Ok::<_, std::convert::Infallible>);
-                (
-                    [(header::CONTENT_TYPE, "application/jsonl")],
-                    Body::from_stream(lines),
-                )
-                    .into_response()
+                json_lines(receiver)
             };
             api.route(path, axum::routing::post(handler));
         });
@@ -450,11 +458,7 @@ impl Api {
                                 parameters: Parameters,
                                 bytes: Bytes| async move {
                 let call = call(&daemon, (caller, peer), path, parameters);
-                let opened = match parse(&bytes) {
-                    Ok(body) => blocking(move || noted(&call, |call| verb(call, body))).await,
-                    Err(error) => Err(error),
-                };
-                let mut reader = match opened {
+                let mut reader = match run(call, &bytes, verb).await {
                     Ok(reader) => reader,
                     Err(error) => return error_answer(&error),
                 };
@@ -496,12 +500,7 @@ fn bodyless<A: Serialize + Send + 'static>(
 {
     move |ConnectInfo(peer), Extension(caller), parameters| {
         let call = call(&daemon, (caller, peer), path, parameters);
-        Box::pin(async move {
-            match blocking(move || noted(&call, verb)).await {
-                Ok(answer) => json(&answer),
-                Err(error) => error_answer(&error),
-            }
-        })
+        Box::pin(async move { answer(blocking(move || noted(&call, verb)).await) })
     }
 }
 

@@ -5,6 +5,8 @@
 
 #[path = "common/helper.rs"]
 mod helper;
+#[path = "common/workspace.rs"]
+mod workspace;
 
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,10 +14,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
+use fuse_mount::fs::FilesystemSession;
 use fuse_mount::fuse::{Environment, Session, SessionOptions};
 use helper::flush_helper;
-use workspace_store::store::{Store, StoreOptions};
+use workspace::empty_workspace;
+use workspace_store::store::Store;
 
 /// A mounted workspace; unmounted at the end of its test.
 struct Mounted {
@@ -28,26 +31,7 @@ struct Mounted {
 impl Mounted {
     fn new() -> Self {
         let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
-        let options = StoreOptions {
-            create: true,
-            ..Default::default()
-        };
-        let store = Store::open(&directory.path().join("store"), options).unwrap();
-        store.create_workspace("demo", "tester").unwrap();
-        let workspace = store.workspace("demo").unwrap();
-        let source = store.source(workspace.id, "main").unwrap();
-        let options = FilesystemOptions {
-            directory: directory.path().join("overlay"),
-            policy: CommitPolicy {
-                enabled: false,
-                ..CommitPolicy::default()
-            },
-            author: "tester".into(),
-            is_read_only: false,
-            is_resumed: false,
-            processes: Default::default(),
-        };
-        let filesystem = Filesystem::open(source, options).unwrap();
+        let (store, filesystem) = empty_workspace(directory.path());
         let environment = Environment {
             handler: FilesystemSession::new(filesystem),
             holder: None,

@@ -84,9 +84,10 @@ fn change(root: &Path, seed: u64) -> Result<()> {
 }
 
 fn kura(bench: &Bench, source: &Path, row: &mut Row) -> Result<()> {
-    let store = bench.store("commit-kura")?;
+    let store = bench.store();
     store.kura(&["init", "demo"])?;
-    let mount = store.mount("demo")?;
+    store.commit_by_hand("demo");
+    let mount = store.mount("demo");
     copy(source, &mount)?;
     row.first
         .add(store.timed(&["commit", "demo", "-m", "first"])?);
@@ -108,12 +109,14 @@ fn other(bench: &Bench, name: &str, source: &Path, row: &mut Row) -> Result<()> 
             "git add -A && git commit -qm version".to_owned(),
         ),
         "restic" => (
-            format!("restic -q init -r {at}/r"),
-            format!("restic -q backup -r {at}/r ."),
+            format!("RESTIC_PASSWORD=bench restic -q init -r {at}/r"),
+            format!("RESTIC_PASSWORD=bench restic -q backup -r {at}/r ."),
         ),
         _ => (
             format!("borg init -e none {at}/r"),
-            format!("borg create {at}/r::$(date +%s%N) ."),
+            format!(
+                "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes borg create {at}/r::$(date +%s%N) ."
+            ),
         ),
     };
     shell(&work, &init)?;

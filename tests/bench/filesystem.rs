@@ -19,10 +19,9 @@ pub(crate) fn measure(bench: &Bench, script: Option<&Path>, report: &mut Report)
         bench.say("no script given (--fsbench): programs in a mount are not measured");
         return Ok(());
     };
-    let store = bench.store("filesystem")?;
+    let store = bench.store();
     store.kura(&["init", "bench"])?;
-    let mount = store.path().with_file_name("mount");
-    fs::create_dir_all(&mount)?;
+    let mount = store.directory("mount");
     store.kura(&["mount", "bench", &mount.to_string_lossy(), "--allow-other"])?;
     let base = bench.directory("filesystem-base")?;
     let peers = Peers::mount(bench)?;
@@ -108,7 +107,7 @@ pub(crate) fn measure(bench: &Bench, script: Option<&Path>, report: &mut Report)
     ));
     section.text(&format!(
         "The slowest round of all took {}.",
-        seconds(longest(&long))
+        seconds(longest(&short).max(longest(&long)))
     ));
     report.set("filesystem", section);
     Ok(())

@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: &Bench, max_files: u64, report: &mut Report) -> Res
         bench.say(&format!("{files} files"));
         let source = bench.directory("growth-source")?;
         tree::make(&source, *files, MEAN_BYTES)?;
-        let store = bench.store("growth")?;
+        let store = bench.store();
         let from = source.to_string_lossy().into_owned();
         imports.push(
             store
@@ -53,16 +53,8 @@ pub(crate) fn measure(bench: &Bench, max_files: u64, report: &mut Report) -> Res
                 .as_secs_f64(),
         );
         bench.remove(&source)?;
-        store.kura(&[
-            "config",
-            "set",
-            "commit.auto",
-            "false",
-            "--workspace",
-            "demo",
-        ])?;
-        let mount = store.path().with_file_name("mount");
-        fs::create_dir_all(&mount)?;
+        store.commit_by_hand("demo");
+        let mount = store.directory("mount");
         let at = mount.to_string_lossy().into_owned();
         let mut times = vec![Times::default(); VERBS.len()];
         for round in 0..bench.repetitions {

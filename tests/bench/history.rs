@@ -21,10 +21,11 @@ pub(crate) fn measure(bench: &Bench, max_commits: u64, report: &mut Report) -> R
         .collect();
     let source = bench.directory("history-source")?;
     tree::make(&source, FILES, CHANGED_BYTES as u64)?;
-    let store = bench.store("history")?;
+    let store = bench.store();
     let from = source.to_string_lossy().into_owned();
     store.kura(&["init", "demo", "--from", &from])?;
-    let mount = store.mount("demo")?;
+    store.commit_by_hand("demo");
+    let mount = store.mount("demo");
     let watched = tree::path_of(FILES / 2);
     let watched_text = watched.to_string_lossy().into_owned();
 

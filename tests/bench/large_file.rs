@@ -32,9 +32,10 @@ pub(crate) fn measure(bench: &Bench, max_mib: u64, report: &mut Report) -> Resul
     let mut grown = Vec::new();
     for size in &sizes {
         bench.say(&format!("a file of {size} MiB"));
-        let store = bench.store("large")?;
+        let store = bench.store();
         store.kura(&["init", "demo"])?;
-        let mount = store.mount("demo")?;
+        store.commit_by_hand("demo");
+        let mount = store.mount("demo");
         let path = mount.join("file");
         let mut times = vec![Times::default(); names.len()];
         times[0].add(write(&path, *size)?);

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{Run, binary, run};
+use e2e::{Run, TestStore, run};
 
 /// Where and how often to measure.
 pub(crate) struct Bench {
@@ -44,10 +44,8 @@ impl Times {
     }
 }
 
-/// A store of its own, whose daemon ends with it.
-pub(crate) struct Store {
-    directory: PathBuf,
-}
+/// A store of its own, whose daemon and mounts end with it.
+pub(crate) struct Store(TestStore);
 
 impl Bench {
     pub(crate) fn new(scratch: &Path, repetitions: usize) -> Result<Self> {
@@ -75,10 +73,8 @@ impl Bench {
     }
 
     /// A new store.
-    pub(crate) fn store(&self, name: &str) -> Result<Store> {
-        Ok(Store {
-            directory: self.directory(name)?,
-        })
+    pub(crate) fn store(&self) -> Store {
+        Store(TestStore::below(&self.scratch))
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
@@ -87,10 +83,6 @@ impl Bench {
 }
 
 impl Store {
-    pub(crate) fn path(&self) -> PathBuf {
-        self.directory.join("store")
-    }
-
     /// Runs `kura` and gives the time it took.
     pub(crate) fn timed<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Duration> {
         let start = Instant::now();
@@ -99,42 +91,30 @@ impl Store {
     }
 
     /// Runs `kura`, which must succeed.
-    pub(crate) fn kura<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<Run> {
-        let mut command = Command::new(binary("kura"));
-        command.args(arguments).env("KURA_STORE", self.path());
-        succeed(&mut command)
+    pub(crate) fn kura<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<()> {
+        let run = self.0.kura(arguments);
+        ensure!(run.code == 0, "{run}");
+        Ok(())
     }
 
-    /// A workspace without automatic commits, mounted on a new directory.
-    pub(crate) fn mount(&self, workspace: &str) -> Result<PathBuf> {
-        let path = self.directory.join("mount");
-        fs::create_dir_all(&path)?;
-        self.kura(&[
-            "config",
-            "set",
-            "commit.auto",
-            "false",
-            "--workspace",
-            workspace,
-        ])?;
-        self.kura(&[OsStr::new("mount"), OsStr::new(workspace), path.as_os_str()])?;
-        Ok(path)
+    /// A new directory beside the store.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        self.0.scratch_directory(name)
     }
 
-    /// Process id of the worker.
-    pub(crate) fn worker(&self) -> Result<i32> {
-        let status = self.kura(&["daemon", "status", "--json"])?;
-        let status: serde_json::Value = serde_json::from_str(&status.stdout)?;
-        let pid = status["pid"]
-            .as_i64()
-            .or_else(|| status["worker_pid"].as_i64());
-        let pid = pid.with_context(|| format!("no pid in {status}"))?;
-        Ok(i32::try_from(pid)?)
+    /// From now on nothing is committed but what is measured.
+    pub(crate) fn commit_by_hand(&self, workspace: &str) {
+        self.0.commit_by_hand(workspace);
+    }
+
+    /// Mounts a workspace on a new directory.
+    pub(crate) fn mount(&self, workspace: &str) -> PathBuf {
+        self.0.mount(workspace).path
     }
 
     /// Memory of the worker that is in use now, in bytes.
     pub(crate) fn memory_bytes(&self) -> Result<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.worker()?))?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0.daemon().worker))?;
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let kib = line.and_then(|line| line.split_whitespace().nth(1));
         Ok(kib.context("no VmRSS")?.parse::<u64>()? * 1024)
@@ -142,16 +122,7 @@ impl Store {
 
     /// Space that the database takes, in bytes, with its log.
     pub(crate) fn stored_bytes(&self) -> Result<u64> {
-        disk_bytes(&self.path(), &["kura.db", "kura.db-wal"])
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        if let Err(error) = self.kura(&["daemon", "stop"]) {
-            let _ = writeln!(std::io::stderr(), "stopping the daemon: {error:#}");
-        }
-        let _ = fs::remove_dir_all(&self.directory);
+        disk_bytes(self.0.path(), &["kura.db", "kura.db-wal"])
     }
 }
 
@@ -165,18 +136,8 @@ pub(crate) fn succeed(command: &mut Command) -> Result<Run> {
 /// Runs a bash script and gives the time it took.
 pub(crate) fn shell(directory: &Path, script: &str) -> Result<Duration> {
     let start = Instant::now();
-    let mut command = Command::new("bash");
-    command
-        .args(["-eu", "-o", "pipefail", "-c", script])
-        .current_dir(directory)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_AUTHOR_NAME", "bench")
-        .env("GIT_AUTHOR_EMAIL", "bench@example.invalid")
-        .env("GIT_COMMITTER_NAME", "bench")
-        .env("GIT_COMMITTER_EMAIL", "bench@example.invalid")
-        .env("RESTIC_PASSWORD", "bench")
-        .env("BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK", "yes");
-    succeed(&mut command)?;
+    let run = e2e::shell(directory, script);
+    ensure!(run.code == 0, "{run}");
     Ok(start.elapsed())
 }
 

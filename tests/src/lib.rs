@@ -1,5 +1,5 @@
 //! Harness of the end-to-end tests: a store of its own for each test, driven through the command
-//! line only, with real mounts, a real daemon and a real container engine.
+//! line (a long history is written by the store itself), with real mounts, a real daemon and a real container engine.
 //!
 //! A test that needs something that is not there (mount rights, the engine) fails with the command
 //! that brings it; nothing is skipped in silence. Everything a test started ends with it.
@@ -16,6 +16,6 @@ pub use docker::{Container, docker, require_docker};
 pub use manifest::{Entry, Manifest, assert_same_tree, manifest, without_root_times};
 pub use odd_tree::{make_odd_tree, make_small_project};
 pub use power::{CuttableDisk, DiskAfterCut, MountedImage};
-pub use process::{Run, run, run_ok, shell, shell_ok, wait_until};
+pub use process::{Run, SetOnDrop, run, run_ok, shell, shell_ok, wait_until};
 pub use repository::{binary, repository_root};
 pub use store::{DaemonProcesses, TestMount, TestStore};

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +118,16 @@ pub fn shell(directory: &Path, script: &str) -> Run {
 #[track_caller]
 pub fn shell_ok(directory: &Path, script: &str) -> String {
     shell(directory, script).ok().stdout
+}
+
+/// Sets a flag when it goes, also by a panic: what waits for the flag ends then.
+#[derive(Debug)]
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits until a condition holds; fails the test with `what` after `limit`.

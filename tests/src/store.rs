@@ -179,6 +179,17 @@ impl TestStore {
         assert!(!is_mounted(&mount.path), "still mounted");
     }
 
+    /// From now on nothing is committed but what the test commits.
+    #[track_caller]
+    pub fn commit_by_hand(&self, name: &str) {
+        self.ok(&["config", "set", "-w", name, "commit.auto", "false"]);
+    }
+
+    /// Runs `kura` in a directory of a mount.
+    pub fn kura_in<S: AsRef<OsStr>>(&self, directory: &Path, arguments: &[S]) -> Run {
+        run(self.command().args(arguments).current_dir(directory))
+    }
+
     /// Commits a workspace and gives the id.
     #[track_caller]
     pub fn commit(&self, name: &str, message: &str) -> String {

@@ -202,7 +202,6 @@ fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
     .iter()
     .map(|verb| verb.split(' ').collect())
     .collect();
-    let own_rules = ["vault", "id.key"];
     for verb in &verbs {
         for format in [&[][..], &["--json"]] {
             let run = agent.kura(&[verb.as_slice(), format].concat());
@@ -244,7 +243,7 @@ fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
     }
     // What the owner sees has it all: the words above are the right ones.
     let everything = store.ok(&["ls", "-R", "demo"]).stdout;
-    for word in own_rules {
+    for word in ["vault", "id.key"] {
         assert!(everything.contains(word));
     }
     assert!(store.ok(&["log", "demo"]).stdout.contains("secret-message"));
@@ -629,6 +628,7 @@ fn docker_g9_an_agent_in_a_container_uses_the_bound_socket() {
 fn g9_taking_a_run_out_neither_tells_nor_touches_what_is_hidden() {
     let store = TestStore::new();
     let agent = demo(&store);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     let commit = |script: &str, run: &str| {
         shell_ok(&mount.path, script);
@@ -651,4 +651,70 @@ fn g9_taking_a_run_out_neither_tells_nor_touches_what_is_hidden() {
         store.json(&["conflicts", "demo"])["conflicts"],
         serde_json::json!([])
     );
+}
+
+#[test]
+fn g9_what_others_left_hidden_and_uncommitted_is_not_told() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    store.commit_by_hand("demo");
+    let mount = store.mount("demo");
+    shell_ok(&mount.path, "echo changed >docs/text");
+    store.commit("demo", "visible");
+    shell_ok(&mount.path, "echo more >>docs/id.key");
+    let back = agent.json(&["rollback", "demo", "HEAD~1", "--yes"]);
+    assert_eq!(back["rescue"], Value::Null, "{back}");
+    assert!(back["commit"].is_string(), "{back}");
+    shell_ok(&mount.path, "echo still more >>docs/id.key");
+    let commit = agent.json(&["commit", "demo", "-m", "mine"]);
+    assert_eq!(commit["is_new"], false, "{commit}");
+    assert_eq!(commit["commit"], back["commit"], "{commit}");
+    // Both were committed all the same.
+    let kept = store.ok(&["cat", "demo@HEAD:docs/id.key"]).stdout;
+    assert!(kept.ends_with("more\nstill more\n"), "{kept}");
+}
+
+#[test]
+fn g9_going_back_leaves_conflicts_of_hidden_paths_alone() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    let before = head(&store);
+    store.ok(&["fork", "demo", "other"]);
+    for (name, word) in [("demo", "ours"), ("other", "theirs")] {
+        let mount = store.mount(name);
+        shell_ok(
+            &mount.path,
+            &format!("echo {word} >docs/text; printf '\\0{word}' >docs/id.key"),
+        );
+        store.commit(name, word);
+        store.unmount(&mount);
+    }
+    let merged = store.kura(&["merge", "demo", "other"]);
+    assert_eq!(merged.code, 8, "{merged}");
+    let paths = || -> Vec<String> {
+        let list = store.json(&["conflicts", "demo"]);
+        let list = list["conflicts"].as_array().unwrap().clone();
+        list.iter()
+            .map(|conflict| conflict["path"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    // A file is told by the first of its names.
+    assert_eq!(paths(), ["docs/id.key", "docs/name"]);
+    agent.ok(&["rollback", "demo", &before, "--yes"]);
+    assert_eq!(paths(), ["docs/id.key"]);
+    agent.ok(&["undo", "demo", "--yes"]);
+    assert_eq!(paths(), ["docs/id.key", "docs/name"]);
+}
+
+#[test]
+fn a_workspace_can_be_handed_back_to_the_owner() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    store.ok(&["principal", "add", "builder"]);
+    store.ok(&["grant", "demo", "builder", "/", "write"]);
+    store.ok(&["handoff", "demo", "--to", "builder"]);
+    store.ok(&["handoff", "demo", "--to", "root", "--as", "builder"]);
+    let unknown = store.kura(&["handoff", "demo", "--to", "nobody"]);
+    assert_eq!(unknown.code, NOT_FOUND, "{unknown}");
+    assert!(unknown.stderr.contains("hand over to nobody"), "{unknown}");
 }

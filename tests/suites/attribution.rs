@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use e2e::{Container, TestStore, require_docker, run, shell, shell_ok, wait_until};
+use e2e::{Container, TestStore, require_docker, shell, shell_ok, wait_until};
 use serde_json::Value;
 
 /// Longest wait for an automatic commit.
@@ -41,7 +41,7 @@ fn assert_changed_by(store: &TestStore, path: &str, wanted: &str) {
 #[test]
 fn fuse_every_way_to_change_a_file_names_the_process_that_did_it() {
     let (store, _) = TestStore::with_small_project();
-    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     shell_ok(
         &mount.path,
@@ -116,25 +116,22 @@ fn fuse_processes_that_live_for_a_moment_are_found() {
     let script = format!("for i in $(seq {count}); do sh -c \"echo $i >short-$i\"; done");
     shell_ok(&mount.path, &script);
     store.commit("demo", "short");
-    let mut unknown = 0;
+    let mut known = 0;
     for id in store.log_ids("demo") {
         let shown = store.json(&["show", &format!("demo@{id}"), "--no-patch"]);
         for found in shown["processes"].as_array().unwrap() {
-            let paths = found["paths"].as_array().unwrap();
-            let shorts = paths.iter().filter(|change| {
-                change["path"]
-                    .as_str()
-                    .is_some_and(|path| path.starts_with("short-"))
-            });
-            let shorts = shorts.count();
-            let own = command(&found["actor"]);
-            if shorts > 0 && !own.starts_with("sh -c echo ") {
-                unknown += shorts;
+            let is_short = |change: &&Value| {
+                let path = change["path"].as_str();
+                path.is_some_and(|path| path.starts_with("short-"))
+            };
+            let shorts = found["paths"].as_array().unwrap().iter().filter(is_short);
+            if command(&found["actor"]).starts_with("sh -c echo ") {
+                known += shorts.count();
             }
         }
     }
-    assert!(unknown * 20 <= count, "{unknown} of {count} are not known");
-    println!("{unknown} of {count} short-lived processes are not known");
+    assert!(known * 20 >= count * 19, "{known} of {count} are known");
+    println!("{known} of {count} short-lived processes are known");
     store.unmount(&mount);
 }
 
@@ -173,7 +170,7 @@ fn fuse_a_writer_that_keeps_its_file_open_is_known_at_every_commit() {
 #[test]
 fn fuse_attribution_survives_a_killed_worker() {
     let (store, _) = TestStore::with_small_project();
-    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     shell_ok(&mount.path, "echo 1 > gone");
     store.commit("demo", "before");
@@ -257,21 +254,14 @@ fn docker_changes_in_containers_carry_container_run_and_step() {
     store.unmount(&mount);
 }
 
-/// `kura` in a directory of a mount.
-fn kura_in(store: &TestStore, directory: &std::path::Path, arguments: &[&str]) -> e2e::Run {
-    let mut command = store.command();
-    command.args(arguments).current_dir(directory);
-    run(&mut command)
-}
-
 #[test]
 fn fuse_a_run_passes_everything_through_and_commits_what_it_left() {
     let (store, _) = TestStore::with_small_project();
+    store.commit_by_hand("demo");
     let mount = store.mount_with("demo", &["--as", "agent"]);
     let before = store.log_ids("demo").len();
     let script = "echo out; echo err >&2; echo made > made; exit 7";
-    let ran = kura_in(
-        &store,
+    let ran = store.kura_in(
         &mount.path,
         &["run", "--run-id", "r1", "--", "sh", "-c", script],
     );
@@ -290,8 +280,7 @@ fn fuse_a_run_passes_everything_through_and_commits_what_it_left() {
 
     // A second step; who loses the environment is found by the group or by its ancestors.
     let script = "env -i sh -c 'echo bare > bare'; echo $KURA_RUN_ID $KURA_STEP";
-    let ran = kura_in(
-        &store,
+    let ran = store.kura_in(
         &mount.path,
         &["run", "--run-id", "r1", "--", "sh", "-c", script],
     );
@@ -305,16 +294,13 @@ fn fuse_a_run_passes_everything_through_and_commits_what_it_left() {
 
     // Nothing changed: no commit.
     let count = store.log_ids("demo").len();
-    kura_in(
-        &store,
-        &mount.path,
-        &["run", "--run-id", "r1", "--", "true"],
-    )
-    .ok();
+    store
+        .kura_in(&mount.path, &["run", "--run-id", "r1", "--", "true"])
+        .ok();
     assert_eq!(store.log_ids("demo").len(), count);
 
     // Input goes in, signals go on.
-    let missing = kura_in(&store, &mount.path, &["run", "--", "/does/not/exist"]);
+    let missing = store.kura_in(&mount.path, &["run", "--", "/does/not/exist"]);
     assert_eq!(missing.code, 127, "{missing:?}");
     let mut child = store
         .command()
@@ -398,12 +384,12 @@ fn fuse_an_incident_is_explained_by_log_blame_show_and_audit() {
     );
     store.commit("demo", "before");
     let step = |script: &str| {
-        kura_in(
-            &store,
-            &mount.path,
-            &["run", "--run-id", "incident", "--", "sh", "-c", script],
-        )
-        .ok();
+        store
+            .kura_in(
+                &mount.path,
+                &["run", "--run-id", "incident", "--", "sh", "-c", script],
+            )
+            .ok();
     };
     let edit_b = |script: &str| {
         let script = format!("KURA_RUN_ID=b-run sh -c '{script}'");
@@ -421,12 +407,8 @@ fn fuse_an_incident_is_explained_by_log_blame_show_and_audit() {
         ("shared/f2", 1),
         ("shared/f3", 2),
         ("src", 3),
-        ("src/main.rs", 3),
+        ("src/file-1", 3),
     ] {
-        let path_is_there = !store.kura(&["blame", "demo", path]).stdout.is_empty();
-        if path == "src/main.rs" && !path_is_there {
-            continue;
-        }
         let (actors, _) = blame(&store, path);
         assert_eq!(actors.len(), 1, "{path}: {actors:?}");
         assert_eq!(actors[0]["run"], "incident", "{path}");
@@ -546,6 +528,18 @@ fn g10_the_head_of_the_audit_log_is_an_anchor() {
         .filter(|line| !line.starts_with("public-key") && !line.starts_with("signature"))
         .map(|line| format!("{line}\n"))
         .collect();
+    std::fs::write(file, &unsigned).unwrap();
+    store.ok(&["audit", "verify", "--head", file]);
+    // Without a signature it is the chain itself that doesn't lead there.
+    let hash = unsigned
+        .lines()
+        .find_map(|line| line.strip_prefix("hash "))
+        .unwrap();
+    let other = if hash.starts_with('0') { "1" } else { "0" };
+    let other = unsigned.replace(hash, &format!("{other}{}", &hash[1..]));
+    std::fs::write(file, other).unwrap();
+    let refused = store.kura(&["audit", "verify", "--head", file]);
+    assert_eq!(refused.code, 7, "{refused:?}");
     std::fs::write(file, unsigned.replacen("sequence ", "sequence 9", 1)).unwrap();
     let refused = store.kura(&["audit", "verify", "--head", file]);
     assert!(refused.stderr.contains("ends before"), "{refused:?}");

@@ -78,6 +78,8 @@ fn check(what: &[PathBuf], prepare: impl FnOnce(&TestStore) -> Vec<(String, Stri
         .arg(&mount.path)
         .args(what)
         .env("OUT", &table)
+        // Where this build goes is not where the cases' own builds go.
+        .env_remove("CARGO_TARGET_DIR")
         .envs(more);
     let output = run(&mut command);
     let results = fs::read_to_string(&table).unwrap_or_else(|_| panic!("no results: {output}"));

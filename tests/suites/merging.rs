@@ -3,19 +3,15 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
-use e2e::{TestMount, TestStore, assert_same_tree, manifest, run, shell_ok, without_root_times};
+use e2e::{
+    SetOnDrop, TestMount, TestStore, assert_same_tree, manifest, run, shell_ok, wait_until,
+    without_root_times,
+};
 
 /// Exit code of a verb that left conflicts.
 const CONFLICTS: i32 = 8;
-
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 fn conflicts(store: &TestStore, name: &str) -> Vec<(String, String)> {
     let list = store.json(&["conflicts", name]);
@@ -294,6 +290,8 @@ fn fuse_a_purged_secret_is_nowhere_and_other_content_stays() {
     assert_eq!(read.code, 4, "{read}");
     assert!(read.stderr.contains("purged"), "{read}");
     store.ok(&["show", &format!("demo@{with_secret}"), "--no-patch"]);
+    let shown = store.ok(&["show", &format!("demo@{with_secret}")]);
+    assert!(shown.stdout.contains(".env"), "{shown}");
     // It does not come back with an old state.
     store.ok(&["rollback", "demo", &with_secret, "--yes"]);
     assert!(!mount.join(".env").exists() && mount.join("large").exists());
@@ -306,6 +304,7 @@ fn fuse_a_purged_secret_is_nowhere_and_other_content_stays() {
 /// Agent A rewrites and deletes over three commits while B edits other files and other lines, each
 /// in a mount of its own; gives that of B.
 fn two_agents(store: &TestStore) -> TestMount {
+    store.commit_by_hand("demo");
     let a = store.mount_with("demo", &["--as", "a"]);
     let b = store.mount_with("demo", &["--as", "b"]);
     let by = |mount: &TestMount, run: &str, script: &str| {
@@ -396,6 +395,7 @@ fn fuse_g4_a_run_is_taken_out_without_what_another_principal_did_meanwhile() {
         store.ok(&["principal", "add", principal]);
         store.ok(&["grant", "demo", principal, "/", "write"]);
     }
+    store.commit_by_hand("demo");
     let a = store.mount_with("demo", &["--as", "alice"]);
     let b = store.mount_with("demo", &["--as", "bob"]);
     shell_ok(&a.path, "echo 1 >mine; echo 1 >his");
@@ -407,13 +407,15 @@ fn fuse_g4_a_run_is_taken_out_without_what_another_principal_did_meanwhile() {
         .args([
             "run", "--as", "alice", "--run-id", "bad", "--", "bash", "-c",
         ])
-        .arg(format!("{script}; until [ -e go ]; do sleep 0.05; done"))
+        .arg(format!(
+            "{script}; for i in $(seq 600); do [ -e go ] && break; sleep 0.05; done"
+        ))
         .current_dir(&a.path);
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&mut in_run).ok());
-        while !a.join("ready").exists() {
-            thread::sleep(std::time::Duration::from_millis(20));
-        }
+        wait_until("the run is ready", Duration::from_secs(20), || {
+            a.join("ready").exists()
+        });
         shell_ok(&b.path, "echo 2 >his; echo >go");
         let _ = running.join().unwrap();
     });
@@ -421,4 +423,41 @@ fn fuse_g4_a_run_is_taken_out_without_what_another_principal_did_meanwhile() {
     assert_eq!(fs::read_to_string(b.join("mine")).unwrap(), "1\n");
     assert_eq!(fs::read_to_string(b.join("his")).unwrap(), "2\n");
     assert!(!b.join("ready").exists() && b.join("go").exists());
+}
+
+#[test]
+fn fuse_a_purge_leaves_what_another_name_of_the_file_has() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    shell_ok(&mount.path, "echo shared >a; ln a b; echo alone >c; ln c d");
+    store.commit("demo", "with all");
+    shell_ok(&mount.path, "rm a c d");
+    store.commit("demo", "without");
+    store.ok(&["purge", "demo", "a", "c", "d", "--yes"]);
+    assert_eq!(fs::read_to_string(mount.join("b")).unwrap(), "shared\n");
+    let read = |path: &str| store.kura(&["cat", &format!("demo@HEAD~1:{path}")]);
+    assert_eq!(read("b").ok().stdout, "shared\n");
+    assert_eq!(read("c").code, 4);
+}
+
+#[test]
+fn fuse_a_conflict_below_a_directory_that_is_gone_can_be_resolved() {
+    let store = TestStore::new();
+    store.init("demo", None);
+    let mount = store.mount("demo");
+    shell_ok(&mount.path, "mkdir -p a/b; echo base >a/b/text");
+    store.commit("demo", "base");
+    store.ok(&["fork", "demo", "other"]);
+    let other = store.mount("other");
+    for (mount, word) in [(&mount, "ours"), (&other, "theirs")] {
+        shell_ok(&mount.path, &format!("echo {word} >a/b/text"));
+    }
+    store.commit("other", "theirs");
+    assert_eq!(store.kura(&["merge", "demo", "other"]).code, CONFLICTS);
+    shell_ok(&mount.path, "rm -r a");
+    store.ok(&["resolve", "demo", "a/b/text", "--theirs"]);
+    let text = fs::read_to_string(mount.join("a/b/text")).unwrap();
+    assert_eq!(text, "theirs\n");
+    assert_eq!(conflicts(&store, "demo"), []);
 }

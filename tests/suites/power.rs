@@ -387,7 +387,7 @@ fn fuse_g2_what_a_new_worker_syncs_survives_a_power_cut() {
     let disk = CuttableDisk::new();
     let store = TestStore::below(disk.path());
     store.init("demo", None);
-    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     let file = File::create(mount.join("file")).unwrap();
     file.write_all_at(b"written before", 0).unwrap();

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use e2e::{
-    TestStore, assert_same_tree, make_odd_tree, manifest, run, shell_ok, without_root_times,
+    SetOnDrop, TestStore, assert_same_tree, make_odd_tree, manifest, run, shell_ok,
+    without_root_times,
 };
 
 #[test]
@@ -47,14 +48,6 @@ fn fuse_g4_rollback_of_a_live_mount_keeps_open_files_and_can_be_undone() {
         store.log_ids("demo").contains(&good),
         "a rollback adds to history"
     );
-}
-
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -413,7 +413,7 @@ fn fuse_the_page_shows_a_workspace_and_goes_back_in_a_real_browser() {
     let store = TestStore::new();
     store.init("demo", None);
     // Nothing is committed but what the test commits.
-    let _ = store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     for (name, pattern, access) in [
         ("agent-b", "/", "write"),
         ("intern", "/", "read"),
@@ -473,7 +473,7 @@ fn fuse_the_page_shows_a_workspace_and_goes_back_in_a_real_browser() {
 fn fuse_the_page_shows_the_commands_of_a_run_and_takes_it_out() {
     let store = TestStore::new();
     store.init("demo", None);
-    let _ = store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     let write = |name: &str, content: &str| fs::write(mount.join(name), content).unwrap();
     let text = "export const tax = 0.19;\nexport const name = \"shop\";\n";

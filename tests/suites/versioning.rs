@@ -562,7 +562,7 @@ fn fuse_a_very_deep_tree_is_committed_compared_rolled_back_and_exported() {
     let store = TestStore::new();
     store.init("demo", None);
     // Only what is asked of the daemon commits: on the threads that answer.
-    store.ok(&["config", "set", "-w", "demo", "commit.auto", "false"]);
+    store.commit_by_hand("demo");
     let mount = store.mount("demo");
     let empty = store.log_ids("demo").remove(0);
     let make = format!(

@@ -18,6 +18,12 @@ fi
 
 export KURA_STORE NO_COLOR=1
 kura() { "$KURA" "$@"; }
+# One field of the mount at a directory.
+field_of_mount() {
+    kura ls-mounts --json | python3 -c '
+import json, sys
+print([m for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] == sys.argv[1]][0][sys.argv[2]])' "$1" "$2"
+}
 case $2 in
     MOUNT)
         kura mount "$WORKSPACE" "$DIR" --allow-other --repair
@@ -33,11 +39,8 @@ case $2 in
         for pid in $pids; do while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done; done
         ;;
     OPS)
-        kura ls-mounts --json | python3 -c '
-import json, sys
-mounts = [m for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] == sys.argv[1]]
-# Without a count the cases must not pass by accident.
-print(mounts[0]["request_count"])' "$DIR"
+        # Without a count the cases must not pass by accident.
+        field_of_mount "$DIR" request_count
         ;;
     COMMIT) kura commit "$WORKSPACE" -m "${MSG:-}" -q ;;
     ROLLBACK) kura rollback "$WORKSPACE" "$COMMIT" --yes ;;
@@ -45,13 +48,9 @@ print(mounts[0]["request_count"])' "$DIR"
     LOG) kura log "$WORKSPACE" --ids ;;
     # Raw names, one change a line as the cases read it.
     DIFF) kura diff "$WORKSPACE" "$FROM" ${TO:+"$TO"} --name-status --no-renames -z | tr '\0' '\n' ;;
-    OPEN)
-        kura mount "$WORKSPACE@$COMMIT" "$DEST" --branch "case-$$-$RANDOM" --allow-other
-        ;;
+    OPEN) kura mount "$WORKSPACE@$COMMIT" "$DEST" --branch "case-$$-$RANDOM" --allow-other ;;
     HANDIN)
-        branch=$(kura ls-mounts --json | python3 -c '
-import json, sys
-print([m["branch"] for m in json.load(sys.stdin)["mounts"] if m["mountpoint"] == sys.argv[1]][0])' "$DEST")
+        branch=$(field_of_mount "$DEST" branch)
         kura merge "$WORKSPACE" "$branch"
         ;;
     CLOSE) kura umount "$DEST" ;;

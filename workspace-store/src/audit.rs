@@ -64,6 +64,8 @@ pub struct AuditEntry {
 pub struct AuditQuery {
     /// Only of this workspace.
     pub workspace: Option<WorkspaceId>,
+    /// Only of this principal.
+    pub principal: Option<String>,
     /// Only with this outcome.
     pub outcome: Option<String>,
     /// Only before this sequence number (for the next page).

@@ -13,7 +13,7 @@ use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 
 use crate::commits::{AttributedChange, ChangeKind, path_hash};
 use crate::db::history;
-use crate::diff::is_binary;
+use crate::diff::{is_binary, split_lines};
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, CommitId};
 use crate::lookup;
@@ -270,8 +270,4 @@ impl Store {
         }
         Ok(kept)
     }
-}
-
-fn split_lines(content: &[u8]) -> Vec<&[u8]> {
-    content.split_inclusive(|byte| *byte == b'\n').collect()
 }

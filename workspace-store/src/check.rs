@@ -18,7 +18,8 @@ use crate::object::{Inode, LinkId, Node, Root, TreeEntry};
 use crate::store::{Inner, Store};
 use crate::trees::{self, Entry};
 
-const PAGE_ROWS: i64 = 1024;
+/// Objects between two calls of the progress function.
+const PROGRESS_OBJECTS: u64 = 1024;
 
 /// What a check of the whole store found.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -91,7 +92,7 @@ impl Check<'_> {
 
     fn verified(&mut self) {
         self.report.objects += 1;
-        if self.report.objects.is_multiple_of(PAGE_ROWS as u64) {
+        if self.report.objects.is_multiple_of(PROGRESS_OBJECTS) {
             (self.progress)(self.report.objects);
         }
     }
@@ -101,21 +102,12 @@ impl Check<'_> {
         family: Family,
         mut verify: impl FnMut(&mut Self, [u8; 32]) -> Result<()>,
     ) -> Result<()> {
-        let mut after = 0;
-        loop {
-            let page = self
-                .store
-                .database
-                .read(|connection| objects::page(connection, family, after, PAGE_ROWS))?;
-            let Some((last, _)) = page.last() else {
-                return Ok(());
-            };
-            after = *last;
-            for (_, id) in page {
-                verify(self, id)?;
-                self.verified();
-            }
-        }
+        let store = self.store;
+        store.each_object(family, |id| {
+            verify(self, id)?;
+            self.verified();
+            Ok(())
+        })
     }
 
     fn chunks(&mut self) -> Result<()> {

@@ -362,8 +362,7 @@ pub(crate) fn decode_changes(bytes: &[u8]) -> Result<Vec<PathChange>> {
 /// # Errors
 /// `Corrupt` if it is malformed.
 pub(crate) fn decode_attributed_changes(bytes: &[u8]) -> Result<Vec<AttributedChange>> {
-    let (version, mut input) =
-        Input::open_versions(bytes, "list of changed paths", CHANGES_VERSION)?;
+    let (mut input, version) = Input::open_up_to(bytes, "list of changed paths", CHANGES_VERSION)?;
     let mut known = Vec::new();
     if version >= 2 {
         for _ in 0..input.count()? {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{CommitId, ConflictSetId};
+use crate::id::CommitId;
 use crate::object::Inode;
 
 /// Why two changes could not be joined.
@@ -124,6 +124,4 @@ pub enum ConflictChange {
     Keep,
     /// It has these.
     Set(ConflictSet),
-    /// It has those of another commit.
-    Take(Option<ConflictSetId>),
 }

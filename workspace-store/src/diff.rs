@@ -5,6 +5,7 @@ mod text;
 mod tree;
 
 pub(crate) use rename::join_exact as exact_renames;
+pub(crate) use text::split_lines;
 pub use text::{FileStatistics, PatchOptions, is_binary, quote_path, render_patch, statistics};
 pub use tree::diff_roots;
 

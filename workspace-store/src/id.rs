@@ -3,7 +3,10 @@
 //! Invariant: an id is only ever made from the bytes it names, or parsed from 64 hex digits.
 
 use std::fmt;
+use std::io::Read;
 use std::str::FromStr;
+
+use crate::error::{Result, StoreError};
 
 /// The text given as an id is not 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +17,18 @@ pub struct ParseIdError(pub String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a workspace id of 32 hexadecimal digits")]
 pub struct ParseWorkspaceIdError(pub String);
+
+/// Random bytes that nobody can guess.
+///
+/// # Errors
+/// `Io` if the system gives none.
+pub fn random_bytes<const COUNT: usize>() -> Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(|error| StoreError::io("cannot read random bytes from /dev/urandom", error))?;
+    Ok(bytes)
+}
 
 /// Writes `bytes` as lower-case hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {

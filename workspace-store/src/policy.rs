@@ -153,7 +153,8 @@ impl Policy {
         let Some(original) = name_before_merge(name) else {
             return own;
         };
-        let original = self.automaton.step(place, original);
+        // That may have been put beside something as well.
+        let original = self.step(place, original);
         if original.access() <= own.access() {
             original
         } else {

@@ -4,14 +4,12 @@
 //! entry. Of a token only the BLAKE3 hash of its 256 random bits is kept. A principal is never
 //! removed, only disabled, so that a name means one principal in the whole log.
 
-use std::io::Read;
-
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditRecord;
 use crate::db::{Connection, audit, principals};
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::to_hex;
+use crate::id::{random_bytes, to_hex};
 use crate::object::Timestamp;
 use crate::refs::check_ref_name;
 use crate::store::{Store, now_ns};
@@ -183,10 +181,7 @@ impl Store {
                 format!("make a token for {principal}: its end has passed already"),
             ));
         }
-        let mut random = [0; 40];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut source| source.read_exact(&mut random))
-            .map_err(|error| StoreError::io("cannot make a token from /dev/urandom", error))?;
+        let random = random_bytes::<40>()?;
         let token = NewToken {
             id: to_hex(&random[..8]),
             secret: format!("{SECRET_PREFIX}{}", to_hex(&random[8..])),

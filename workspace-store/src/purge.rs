@@ -6,13 +6,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::audit::AuditRecord;
-use crate::db::objects::{self, Family};
+use crate::db::objects::Family;
 use crate::db::{audit, purge, refs};
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, ChunkId, CommitId, TreeId, WorkspaceId};
 use crate::lookup::{lookup_path, resolve_entry};
-use crate::object::codec::StoredNode;
-use crate::object::{Inode, Name, Node, Root, TreeEntry};
+use crate::object::codec::{StoredNode, link_of_key};
+use crate::object::{Inode, LinkId, Name, Node, Root, TreeEntry};
 use crate::path::{display_path, is_at_or_below, split_path};
 use crate::reader::ObjectReader;
 use crate::store::{Store, now_ns};
@@ -21,9 +21,8 @@ use crate::trees::NodeReader;
 /// A node of a directory, and the purged paths as seen from there.
 type Place = (TreeId, Vec<Vec<Name>>);
 
-const PAGE_ROWS: i64 = 1024;
 /// Attempts to empty the database's log while others read.
-const REWRITE_ATTEMPTS: u32 = 50;
+const EMPTYING_ATTEMPTS: u32 = 50;
 
 /// What a purge would remove.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +68,7 @@ impl Store {
         let head = self.workspace_head(workspace)?;
         let mut families = Families::default();
         let mut roots = Vec::new();
-        each(self, Family::Commit, |id| {
+        self.inner.each_object(Family::Commit, |id| {
             let id = CommitId(id);
             families.add(id, &self.commit(id)?.parents);
             roots.push(id);
@@ -80,8 +79,9 @@ impl Store {
             let commit = self.commit(id)?;
             let is_kin = families.are_kin(id, head);
             let paths = if is_kin { names.clone() } else { Vec::new() };
+            // A link table has no paths: here they say that its commit is kin.
+            places.extend(commit.root.links.map(|links| (links, paths.clone())));
             places.insert((commit.root.tree, paths));
-            places.extend(commit.root.links.map(|links| (links, Vec::new())));
             for path in names.iter().filter(|_| is_kin) {
                 if found.collect(&commit.root, path)? {
                     plan.commits.insert(id);
@@ -155,8 +155,9 @@ impl Store {
     }
 
     fn rewrite_database(&self) -> Result<()> {
-        for _ in 0..REWRITE_ATTEMPTS {
-            if self.inner.database.alone(purge::rewrite)? {
+        self.inner.database.alone(purge::rewrite)?;
+        for _ in 0..EMPTYING_ATTEMPTS {
+            if self.inner.database.alone(purge::empty_log)? {
                 return Ok(());
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
@@ -252,8 +253,8 @@ impl Families {
 struct Found<'a> {
     store: &'a Store,
     blobs: BTreeSet<(BlobId, u64)>,
-    /// Those of files with several names.
-    linked: BTreeSet<BlobId>,
+    /// Those of files with several names, by the file.
+    linked: BTreeSet<(LinkId, BlobId)>,
 }
 
 impl Found<'_> {
@@ -273,8 +274,8 @@ impl Found<'_> {
         match inode.node {
             Node::Regular { blob, size, .. } if size > 0 => {
                 self.blobs.insert((blob, size));
-                if matches!(entry, TreeEntry::Link(_)) {
-                    self.linked.insert(blob);
+                if let TreeEntry::Link(link) = entry {
+                    self.linked.insert((*link, blob));
                 }
             }
             Node::Directory { tree } => {
@@ -297,6 +298,8 @@ impl Found<'_> {
     ) -> Result<()> {
         let wanted: BTreeSet<BlobId> = self.blobs.iter().map(|(blob, _)| *blob).collect();
         let mut shared = BTreeSet::new();
+        // Files with several names that have one outside of the paths.
+        let mut linked_elsewhere = BTreeSet::new();
         // Contents elsewhere: they may be the chunks of what is wanted.
         let mut others = BTreeSet::new();
         let inner = &self.store.inner;
@@ -331,14 +334,20 @@ impl Found<'_> {
                                 node: Node::Directory { tree },
                                 ..
                             }) => below.push((*tree, rests)),
+                            TreeEntry::Link(link) => {
+                                linked_elsewhere.insert(*link);
+                            }
                             _ => {}
                         }
                     }
                 }
                 StoredNode::LinkLeaf(entries) => {
-                    for (_, linked) in entries {
+                    for (key, linked) in entries {
                         if let Node::Regular { blob, .. } = linked.inode.node {
-                            meet(blob, self.linked.contains(&blob));
+                            let link = link_of_key(key);
+                            let is_ours =
+                                link.is_some_and(|link| self.linked.contains(&(link, blob)));
+                            meet(blob, is_ours && !purged.is_empty());
                         }
                     }
                 }
@@ -347,6 +356,11 @@ impl Found<'_> {
                 }
             }
             waiting.extend(below.into_iter().filter(|place| seen.insert(place.clone())));
+        }
+        for (link, blob) in &self.linked {
+            if linked_elsewhere.contains(link) {
+                shared.insert(*blob);
+            }
         }
         for commit in &plan.commits {
             for conflict in self.store.conflicts(*commit)?.entries() {
@@ -368,7 +382,7 @@ impl Found<'_> {
         }
         let mut kept = others;
         let mut gone = BTreeSet::new();
-        each(self.store, Family::Manifest, |id| {
+        inner.each_object(Family::Manifest, |id| {
             let blob = BlobId(id);
             if let Some(manifest) = inner.load_manifest(blob)? {
                 let goes = wanted.contains(&blob) && !shared.contains(&blob);
@@ -388,26 +402,5 @@ impl Found<'_> {
         }
         plan.chunks = gone.difference(&kept).copied().collect();
         Ok(())
-    }
-}
-
-fn each(
-    store: &Store,
-    family: Family,
-    mut visit: impl FnMut([u8; 32]) -> Result<()>,
-) -> Result<()> {
-    let mut after = 0;
-    loop {
-        let page = store
-            .inner
-            .database
-            .read(|connection| objects::page(connection, family, after, PAGE_ROWS))?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
-        after = *last;
-        for (_, id) in page {
-            visit(id)?;
-        }
     }
 }

@@ -203,7 +203,7 @@ pub(crate) enum Wish {
     Directory(Attributes),
 }
 
-/// Plans that entries stand at paths, whose parents are directories.
+/// Plans that entries stand at paths; directories above them that are gone are made.
 pub(crate) fn wish_edit(
     reader: &dyn ObjectReader,
     current: &Root,
@@ -213,7 +213,11 @@ pub(crate) fn wish_edit(
     for (names, wish) in wishes {
         let action = match wish {
             Wish::Nothing => Action::Remove,
-            Wish::Entry(entry) => Action::Take(entry),
+            Wish::Entry(entry) => {
+                let above = &names[..names.len().saturating_sub(1)];
+                graft::plan_directories(reader, current, above, &mut plan)?;
+                Action::Take(entry)
+            }
             Wish::Directory(attributes) => Action::Directory(attributes),
         };
         plan.insert(&names, action);

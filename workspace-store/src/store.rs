@@ -12,7 +12,7 @@ use quick_cache::sync::Cache;
 
 use crate::blobs::BlobCache;
 use crate::db::Database;
-use crate::db::objects::{self, ChunkStore, DatabaseChunks};
+use crate::db::objects::{self, ChunkStore, DatabaseChunks, Family};
 use crate::denial::DenialLog;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::grant::PolicyCache;
@@ -151,7 +151,34 @@ impl Store {
     }
 }
 
+/// Objects that are listed at a time.
+const PAGE_ROWS: i64 = 1024;
+
 impl Inner {
+    /// Visits the ids of all stored objects of a family.
+    ///
+    /// # Errors
+    /// Of `visit` and the database.
+    pub(crate) fn each_object(
+        &self,
+        family: Family,
+        mut visit: impl FnMut([u8; 32]) -> Result<()>,
+    ) -> Result<()> {
+        let mut after = 0;
+        loop {
+            let page = self
+                .database
+                .read(|connection| objects::page(connection, family, after, PAGE_ROWS))?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            after = *last;
+            for (_, id) in page {
+                visit(id)?;
+            }
+        }
+    }
+
     /// Reads and verifies a node from the database.
     pub(crate) fn read_verified_node(&self, id: TreeId) -> Result<Option<StoredNode>> {
         let packed = self

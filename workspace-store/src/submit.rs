@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::attribution::{Attribution, actors_of};
 use crate::audit::AuditSource;
 use crate::commits::{AttributedChange, encode_changes, path_hash};
-use crate::compress::compress;
 use crate::conflict::ConflictChange;
 use crate::db::history::Participant;
 use crate::db::objects::Packed;
@@ -442,19 +441,13 @@ impl PreparedConflicts {
     fn new(change: &ConflictChange, inherited: Option<ConflictSetId>) -> Result<Self> {
         let set = match change {
             ConflictChange::Keep => return Ok(Self::stored(inherited)),
-            ConflictChange::Take(id) => return Ok(Self::stored(*id)),
             ConflictChange::Set(set) if set.is_empty() => return Ok(Self::stored(None)),
             ConflictChange::Set(set) => set,
         };
         let encoded = encode_conflicts(set);
-        let (encoding, stored) = compress(&encoded)?;
         Ok(Self {
             id: Some(conflict_set_id(&encoded)),
-            packed: Some(Packed {
-                encoding,
-                size: encoded.len(),
-                stored: stored.into_owned(),
-            }),
+            packed: Some(Packed::of(&encoded)?),
         })
     }
 

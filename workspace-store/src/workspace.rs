@@ -1,7 +1,5 @@
 //! Workspaces: named file trees with a history of their own.
 
-use std::io::Read;
-
 use serde::{Deserialize, Serialize};
 
 use crate::compress::Encoding;
@@ -9,7 +7,7 @@ use crate::db::objects::{self, NewObject, Packed};
 use crate::db::operations::NewOperation;
 use crate::db::{self, history};
 use crate::error::{ErrorKind, Result, StoreError};
-use crate::id::{CommitId, WorkspaceId};
+use crate::id::{CommitId, WorkspaceId, random_bytes};
 use crate::limits::REF_NAME_MAX_BYTES;
 use crate::object::codec::{StoredNode, commit_id, encode_commit, encode_node, tree_id};
 use crate::object::{Attributes, Commit, CommitKind, Root, Timestamp};
@@ -228,11 +226,7 @@ fn require(found: Option<WorkspaceInfo>) -> Result<WorkspaceInfo> {
 }
 
 fn new_workspace_id() -> Result<WorkspaceId> {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut bytes))
-        .map_err(|error| StoreError::io("cannot make a random id from /dev/urandom", error))?;
-    Ok(WorkspaceId(bytes))
+    Ok(WorkspaceId(random_bytes()?))
 }
 
 fn check_workspace_name(name: &str) -> Result<()> {

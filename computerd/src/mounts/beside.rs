@@ -9,6 +9,7 @@ use fuse_mount::fs::Filesystem;
 use fuse_mount::fuse::mount::find_mount;
 
 use super::{Key, MountParameters, MountRecord, Mounted, Mounts, View, grants, session};
+use crate::access::is_administrator;
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -21,9 +22,7 @@ impl Mounts {
             let mut mounts = table.mounts.values();
             mounts.any(|mounted| mounted.is_of(key))
         };
-        Ok(others
-            || !grants::is_administrator(principal)
-            || !daemon.store.grants(key.0, None)?.is_empty())
+        Ok(others || !is_administrator(principal) || !daemon.store.grants(key.0, None)?.is_empty())
     }
 
     /// Makes a session that is alone on a branch write through, before another one is made that

@@ -12,15 +12,7 @@ use workspace_store::policy::{Access, Policy};
 use workspace_store::store::Store;
 
 use super::{Mounts, NOTIFICATION_TIMEOUT};
-use crate::server::user_name;
-
-/// Whether this is the administrator's own name: the store's owner or root.
-pub(super) fn is_administrator(principal: &str) -> bool {
-    let owner = nix::unistd::geteuid().as_raw();
-    [owner, 0]
-        .into_iter()
-        .any(|uid| user_name(uid) == principal)
-}
+use crate::access::is_administrator;
 
 /// The policy of a principal; where it can't be found out, one that allows nothing. Only the
 /// administrator mounts, so its own name is always itself.
@@ -63,6 +55,7 @@ pub(super) fn recorder(
 impl Mounts {
     /// Brings live mounts to the grants of now; returns when their kernels know.
     pub fn apply_grants(&self, store: &Store) {
+        let applying = self.applying.lock();
         let mut sessions: Vec<(WorkspaceId, String, Arc<FilesystemSession>, Arc<Session>)> =
             Vec::new();
         for mounted in self.table.lock().mounts.values() {
@@ -83,6 +76,7 @@ impl Mounts {
                 changed.push(session);
             }
         }
+        drop(applying);
         for session in changed {
             if !session.wait_for_notifications(NOTIFICATION_TIMEOUT) {
                 let mountpoint = session.mountpoint();

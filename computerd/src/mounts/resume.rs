@@ -26,6 +26,9 @@ impl Mounts {
                 daemon.link.release(id);
             }
         }
+        for (_, _, filesystem) in self.live() {
+            filesystem.sessions_are_back();
+        }
         // A view whose only mount could not be continued.
         let unused: Vec<_> = self.table.lock().filesystems.keys().cloned().collect();
         for key in unused {

@@ -13,7 +13,6 @@
 //!
 //! Refusals are denials in the audit log.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,6 +22,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
+use workspace_store::id::{random_bytes, to_hex};
 
 use crate::access::{self, Caller};
 use crate::daemon::Daemon;
@@ -56,11 +56,7 @@ struct Secret(String);
 
 impl Secret {
     fn new() -> Result<Self> {
-        let mut random = [0; 32];
-        std::fs::File::open("/dev/urandom")
-            .and_then(|mut source| source.read_exact(&mut random))
-            .map_err(|error| Error::io("make a secret from /dev/urandom", error))?;
-        Ok(Self(blake3::Hash::from(random).to_hex().to_string()))
+        Ok(Self(to_hex(&random_bytes::<32>()?)))
     }
 
     /// Takes the same time for every guess: hashes are compared, and theirs in constant time.

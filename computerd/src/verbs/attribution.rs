@@ -12,7 +12,9 @@ use workspace_store::CommitId;
 use workspace_store::actor::Actor;
 use workspace_store::blame::PathOrigin;
 use workspace_store::commits::{ActorFilter, AttributedChange};
+use workspace_store::id::{random_bytes, to_hex};
 use workspace_store::object::{Commit, CommitKind, Timestamp};
+use workspace_store::path::is_at_or_below;
 use workspace_store::policy::Access;
 use workspace_store::runs::NewRunStep;
 use workspace_store::workspace::WorkspaceInfo;
@@ -67,13 +69,6 @@ fn actors(commit: &Commit, change: &AttributedChange) -> Vec<Arc<Actor>> {
     }
 }
 
-fn change_name(change: &AttributedChange) -> String {
-    match serde_json::to_value(change.change.kind) {
-        Ok(serde_json::Value::String(name)) => name,
-        _ => "changed".to_owned(),
-    }
-}
-
 /// Changes of a commit by who made them; with `paths` only of those and what is below them.
 pub fn by_process(
     commit: &Commit,
@@ -84,15 +79,8 @@ pub fn by_process(
         .iter()
         .map(|path| clean_path(path.as_bytes()))
         .collect::<Result<Vec<_>>>()?;
-    let is_wanted = |path: &[u8]| {
-        let is_below = |above: &Vec<u8>| {
-            above.is_empty()
-                || path
-                    .strip_prefix(above.as_slice())
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
-        wanted.is_empty() || wanted.iter().any(is_below)
-    };
+    let is_wanted =
+        |path: &[u8]| wanted.is_empty() || wanted.iter().any(|above| is_at_or_below(path, above));
     let mut positions: HashMap<Arc<Actor>, usize> = HashMap::new();
     let mut found: Vec<ProcessChanges> = Vec::new();
     for change in changes
@@ -109,7 +97,7 @@ pub fn by_process(
             });
             found[position].paths.push(PathChangeInfo {
                 path: change.change.path.as_ref().into(),
-                change: change_name(change),
+                change: convert::variant_name(&change.change.kind),
             });
         }
     }
@@ -124,10 +112,18 @@ pub fn visible_changes(scope: &Scope, id: CommitId) -> Result<Vec<AttributedChan
         return Ok(changes);
     }
     changes.retain(|change| scope.policy.access(&change.change.path) > Access::Hidden);
-    for actor in changes.iter_mut().flat_map(|change| &mut change.actors) {
-        if actor.principal != scope.principal {
-            *actor = Arc::new(Actor::of_principal(actor.principal.clone()));
+    for change in &mut changes {
+        let mut seen = Vec::new();
+        for actor in std::mem::take(&mut change.actors) {
+            let actor = match actor.principal == scope.principal {
+                true => actor,
+                false => Arc::new(Actor::of_principal(actor.principal.clone())),
+            };
+            if !seen.contains(&actor) {
+                seen.push(actor);
+            }
         }
+        change.actors = seen;
     }
     Ok(changes)
 }
@@ -136,7 +132,7 @@ fn origin(origin: &PathOrigin) -> ChangeOrigin {
     ChangeOrigin {
         commit: convert::commit(origin.id, &origin.commit, Vec::new(), None),
         path: origin.path.as_slice().into(),
-        change: change_name(&origin.change),
+        change: convert::variant_name(&origin.change.change.kind),
         actors: actors(&origin.commit, &origin.change)
             .iter()
             .map(|found| actor(found))
@@ -177,13 +173,8 @@ pub fn blame(call: &Call, query: BlameQuery) -> Result<BlameResult> {
 
 /// A new id: sorted by time, with 48 random bits.
 fn make_run_id() -> Result<String> {
-    let mut random = [0_u8; 6];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))
-        .map_err(|error| crate::error::Error::io("make a random id", error))?;
     let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("{time}-{digits}"))
+    Ok(format!("{time}-{}", to_hex(&random_bytes::<6>()?)))
 }
 
 /// A command begins.

@@ -19,7 +19,9 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     request.run = body.run;
     request.step = body.step;
     let _access = daemon.write_access(workspace, &branch, author)?;
-    let head = daemon.clean_head(workspace.id, &branch, request)?;
+    let mut head = daemon.clean_head(workspace.id, &branch, request)?;
+    // One that took in hidden changes only doesn't exist.
+    head.is_new &= scope.exists(head.commit)?;
     let mut result = CommitResult {
         commit: scope.shown(head.commit)?.to_hex(),
         branch,

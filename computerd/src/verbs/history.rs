@@ -283,9 +283,10 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let entries = daemon.store.audit(&StoreAuditQuery {
         workspace: workspace.map(|workspace| workspace.id),
-        outcome: query.outcome.clone(),
+        principal: query.principal,
+        outcome: query.outcome,
         before: query.before,
-        limit: if query.principal.is_some() { 0 } else { limit },
+        limit,
     })?;
     let names: BTreeMap<WorkspaceId, String> = daemon
         .store
@@ -295,13 +296,6 @@ pub fn audit(call: &Call, query: AuditQuery) -> Result<AuditList> {
         .collect();
     let entries = entries
         .iter()
-        .filter(|entry| {
-            query
-                .principal
-                .as_ref()
-                .is_none_or(|name| *name == entry.principal)
-        })
-        .take(limit)
         .map(|entry| {
             let name = entry.workspace.map(|id| {
                 let name = names.get(&id).cloned();
@@ -338,10 +332,7 @@ pub fn verify_audit(call: &Call, request: AuditVerifyRequest) -> Result<AuditVer
     }
     let verification =
         store.audit_verify_to(anchor.map(|head| (head.sequence, head.hash.as_str())))?;
-    let newest = store.audit(&StoreAuditQuery {
-        limit: 1,
-        ..StoreAuditQuery::default()
-    })?;
+    let (entry_count, head_hash) = store.audit_head()?;
     let (first_bad_sequence, problem) = match verification.broken {
         Some(broken) => (Some(broken.sequence), Some(broken.reason)),
         None => (None, None),
@@ -349,7 +340,7 @@ pub fn verify_audit(call: &Call, request: AuditVerifyRequest) -> Result<AuditVer
     Ok(AuditVerification {
         is_intact: first_bad_sequence.is_none(),
         entry_count: verification.entries,
-        head_hash: newest.into_iter().next().map(|entry| entry.hash),
+        head_hash: (entry_count > 0).then_some(head_hash),
         first_bad_sequence,
         problem,
     })

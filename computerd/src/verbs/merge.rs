@@ -5,6 +5,7 @@ use workspace_store::CommitId;
 use workspace_store::conflict::{ConflictChange, ConflictSet};
 use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
 use workspace_store::object::{CommitKind, Root, Timestamp};
+use workspace_store::policy::Access;
 use workspace_store::source::{Lineage, NextVersion};
 use workspace_store::workspace::WorkspaceInfo;
 
@@ -26,6 +27,8 @@ struct Theirs {
 pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
     let scope = call.scope(body.principal.as_ref())?;
+    // What a merge leaves out for who may not write it would never come by a later one.
+    scope.require_everywhere(Access::Write, "merge")?;
     let workspace = &scope.workspace;
     let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     let theirs = theirs(daemon, workspace, &body)?;
@@ -39,7 +42,7 @@ pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
         is_dry_run: body.dry_run,
     };
     let time = Timestamp::now();
-    change.run(daemon, &|now| {
+    change.run(&|now| {
         let head = daemon.store.branch(workspace.id, &branch)?;
         let Some(base) = daemon.store.merge_base(head, theirs.commit)? else {
             return Err(Error::new(

@@ -8,10 +8,11 @@ use computerd_api::v1::{
 use workspace_store::object::Timestamp;
 use workspace_store::principal::{GroupInfo, PrincipalInfo, PrincipalKind as StoredKind};
 
+use crate::access::is_administrator;
 use crate::convert;
 use crate::daemon::Daemon;
 use crate::error::{Error, ErrorKind, Result};
-use crate::server::{Call, user_name};
+use crate::server::Call;
 
 fn details(info: &PrincipalInfo, groups: &[GroupInfo]) -> PrincipalDetails {
     PrincipalDetails {
@@ -58,8 +59,7 @@ fn one(daemon: &Daemon, name: &str) -> Result<PrincipalDetails> {
 
 /// Makes a principal known.
 pub fn add(call: &Call, body: CreatePrincipal) -> Result<PrincipalDetails> {
-    let owner = nix::unistd::geteuid().as_raw();
-    if [user_name(owner), user_name(0)].contains(&body.name) {
+    if is_administrator(&body.name) {
         return Err(Error::new(
             ErrorKind::InvalidInput,
             format!("'{}' is the administrator's own name", body.name),

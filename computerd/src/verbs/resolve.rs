@@ -5,6 +5,7 @@ use workspace_store::conflict::{Conflict, ConflictChange};
 use workspace_store::merge::{Resolution, has_markers_left, resolution_edit};
 use workspace_store::object::CommitKind;
 use workspace_store::path::{display_path, is_at_or_below};
+use workspace_store::policy::Access;
 use workspace_store::source::NextVersion;
 
 use super::revert::{Change, clean_paths};
@@ -14,18 +15,13 @@ use crate::server::Call;
 
 /// The conflicts of a state.
 pub fn conflicts(call: &Call, query: ConflictQuery) -> Result<ConflictList> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let commit = match &query.revision {
-        Some(revision) => daemon.store.resolve(workspace.id, revision)?,
-        None => daemon
-            .store
-            .branch(workspace.id, &workspace.default_branch)?,
-    };
-    let set = daemon.store.conflicts(commit)?;
+    let scope = call.scope(None)?;
+    let revision = query.revision.as_deref().unwrap_or("HEAD");
+    let commit = scope.resolve(revision)?;
+    let conflicts = scope.conflicts(commit)?;
     Ok(ConflictList {
         commit: commit.to_hex(),
-        conflicts: set.entries().iter().map(convert::conflict).collect(),
+        conflicts: conflicts.iter().map(convert::conflict).collect(),
     })
 }
 
@@ -33,6 +29,7 @@ pub fn conflicts(call: &Call, query: ConflictQuery) -> Result<ConflictList> {
 pub fn resolve(call: &Call, body: ResolveRequest) -> Result<RevertResult> {
     let daemon = &call.daemon;
     let scope = call.scope(body.principal.as_ref())?;
+    scope.require_everywhere(Access::Write, "resolve")?;
     let workspace = &scope.workspace;
     let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     let paths = clean_paths(&body.paths)?;
@@ -65,7 +62,7 @@ pub fn resolve(call: &Call, body: ResolveRequest) -> Result<RevertResult> {
         target: None,
         is_dry_run: body.dry_run,
     };
-    change.run(daemon, &|now| {
+    change.run(&|now| {
         let head = daemon.store.branch(workspace.id, &branch)?;
         let mut set = daemon.store.conflicts(head)?;
         let is_meant = |conflict: &Conflict, path: &[u8]| is_at_or_below(&conflict.path, path);

@@ -11,13 +11,13 @@ use workspace_store::object::{CommitKind, Inode, Node, Root};
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::display_path;
 use workspace_store::policy::Access;
-use workspace_store::restore::{removal_edit, restore_edit, revert_edit};
+use workspace_store::restore::{removal_edit, revert_edit};
 use workspace_store::source::{Lineage, NextVersion};
 
 use super::config;
 use super::history::shown_operation;
 use super::take_out::take_out;
-use crate::access::Scope;
+use crate::access::{Scope, with_paths_of};
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -44,11 +44,12 @@ pub(super) struct Change<'a> {
 
 impl Change<'_> {
     /// Does it, or says what would be done.
-    pub(super) fn run(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+    pub(super) fn run(&self, wanted: Wanted<'_>) -> Result<RevertResult> {
         if self.is_dry_run {
-            return self.plan_only(daemon, wanted);
+            return self.plan_only(wanted);
         }
         let Scope {
+            daemon,
             workspace,
             principal,
             ..
@@ -57,7 +58,7 @@ impl Change<'_> {
         let request = commit_request(principal, self.kind, &self.message);
         let last = RefCell::new(Lineage::default());
         let permitted = |now: &Root| {
-            let next = self.permitted(daemon, now, wanted(now)?)?;
+            let next = self.permitted(now, wanted(now)?)?;
             *last.borrow_mut() = next.lineage.clone();
             Ok(next)
         };
@@ -68,7 +69,6 @@ impl Change<'_> {
         };
         Ok(RevertResult {
             plan: self.plan(
-                daemon,
                 outcome.before,
                 &outcome.before_root,
                 &NextVersion {
@@ -78,13 +78,17 @@ impl Change<'_> {
                 0,
             )?,
             commit: outcome.commit.map(|commit| commit.to_hex()),
-            rescue: outcome.rescue.map(|commit| commit.to_hex()),
+            rescue: match outcome.rescue {
+                Some(commit) if self.scope.exists(commit)? => Some(commit.to_hex()),
+                _ => None,
+            },
             operation,
         })
     }
 
-    fn plan_only(&self, daemon: &Daemon, wanted: Wanted<'_>) -> Result<RevertResult> {
+    fn plan_only(&self, wanted: Wanted<'_>) -> Result<RevertResult> {
         let Scope {
+            daemon,
             workspace,
             principal,
             ..
@@ -100,10 +104,10 @@ impl Change<'_> {
             &view.root(&live.root),
             &DiffOptions::default(),
         )?;
-        let next = self.permitted(daemon, &live.root, wanted(&live.root)?)?;
+        let next = self.permitted(&live.root, wanted(&live.root)?)?;
         let uncommitted_count = uncommitted.len() as u64;
         Ok(RevertResult {
-            plan: self.plan(daemon, commit, &live.root, &next, uncommitted_count)?,
+            plan: self.plan(commit, &live.root, &next, uncommitted_count)?,
             commit: None,
             rescue: None,
             operation: None,
@@ -112,7 +116,6 @@ impl Change<'_> {
 
     fn plan(
         &self,
-        daemon: &Daemon,
         head: CommitId,
         now: &Root,
         next: &NextVersion,
@@ -124,8 +127,8 @@ impl Change<'_> {
         };
         let view = self.scope.view();
         let entries = diff_roots(&view, &view.root(now), &view.root(&next.root), &options)?;
-        let conflicts = self.new_conflicts(daemon, head, &next.lineage)?;
-        let workspace = &self.scope.workspace;
+        let conflicts = self.new_conflicts(head, &next.lineage)?;
+        let (daemon, workspace) = (&self.scope.daemon, &self.scope.workspace);
         let shown = &entries[..entries.len().min(Plan::MAX_CHANGES)];
         let mounts = daemon.mounts.list().into_iter().filter(|mount| {
             mount.workspace == workspace.name
@@ -157,35 +160,44 @@ impl Change<'_> {
             mounts: mounts.map(|mount| mount.mountpoint).collect(),
         })
     }
-}
 
-impl Change<'_> {
     /// What of a wanted state may be: purged content doesn't come back, and hidden paths stay as
     /// they are.
-    fn permitted(&self, daemon: &Daemon, now: &Root, wanted: NextVersion) -> Result<NextVersion> {
-        let root = without_purged(daemon, now, wanted.root)?;
-        Ok(NextVersion {
-            root: self.scope.permitted(now, root)?,
+    fn permitted(&self, now: &Root, wanted: NextVersion) -> Result<NextVersion> {
+        let scope = self.scope;
+        let root = without_purged(&scope.daemon, now, wanted.root)?;
+        let mut next = NextVersion {
+            root: scope.permitted(now, root)?,
             lineage: wanted.lineage,
-        })
+        };
+        if scope.is_restricted()
+            && let ConflictChange::Set(set) = &mut next.lineage.conflicts
+        {
+            let head = scope
+                .daemon
+                .store
+                .branch(scope.workspace.id, &self.branch)?;
+            set.retain(|conflict| scope.sees_conflict(conflict));
+            for hidden in scope.daemon.store.conflicts(head)?.entries() {
+                if !scope.sees_conflict(hidden) {
+                    set.insert(hidden.clone());
+                }
+            }
+        }
+        Ok(next)
     }
 
     /// Conflicts that the branch doesn't have yet.
-    fn new_conflicts(
-        &self,
-        daemon: &Daemon,
-        head: CommitId,
-        lineage: &Lineage,
-    ) -> Result<Vec<Conflict>> {
+    fn new_conflicts(&self, head: CommitId, lineage: &Lineage) -> Result<Vec<Conflict>> {
         let ConflictChange::Set(set) = &lineage.conflicts else {
             return Ok(Vec::new());
         };
-        let known = daemon.store.conflicts(head)?;
+        let known = self.scope.daemon.store.conflicts(head)?;
         Ok(set
             .entries()
             .iter()
             .filter(|conflict| !known.entries().contains(conflict))
-            .filter(|conflict| self.scope.is_visible(&conflict.path))
+            .filter(|conflict| self.scope.sees_conflict(conflict))
             .cloned()
             .collect())
     }
@@ -215,12 +227,12 @@ fn without_purged(daemon: &Daemon, now: &Root, wanted: Root) -> Result<Root> {
 }
 
 /// A tree as it was in a commit, with the conflicts that it had.
-fn as_in_commit(daemon: &Daemon, branch: CommitId, commit: CommitId) -> Result<NextVersion> {
+fn as_in_commit(daemon: &Daemon, branch: CommitId, id: CommitId) -> Result<NextVersion> {
     let head = daemon.store.commit(branch)?;
-    let commit = daemon.store.commit(commit)?;
+    let commit = daemon.store.commit(id)?;
     let mut next = NextVersion::from(commit.root.clone());
     if head.conflicts != commit.conflicts {
-        next.lineage.conflicts = ConflictChange::Take(commit.conflicts);
+        next.lineage.conflicts = ConflictChange::Set(daemon.store.conflicts(id)?);
     }
     Ok(next)
 }
@@ -279,13 +291,12 @@ pub fn rollback(call: &Call, body: RollbackRequest) -> Result<RevertResult> {
         target: Some(target),
         is_dry_run: body.dry_run,
     };
-    change.run(daemon, &|now| {
+    change.run(&|now| {
         if is_whole {
             let head = daemon.store.branch(scope.workspace.id, &change.branch)?;
             return as_in_commit(daemon, head, target);
         }
-        let plan = restore_edit(&daemon.store, now, &target_root, &paths)?;
-        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
+        Ok(with_paths_of(&daemon.store, now, &target_root, &paths)?.into())
     })
 }
 
@@ -315,10 +326,7 @@ pub fn restore(call: &Call, body: RestoreRequest) -> Result<RevertResult> {
         target: Some(from),
         is_dry_run: body.dry_run,
     };
-    change.run(daemon, &|now| {
-        let plan = restore_edit(&daemon.store, now, &from_root, &paths)?;
-        Ok(daemon.store.build_root(now, plan.edit, &|_| {})?.into())
-    })
+    change.run(&|now| Ok(with_paths_of(&daemon.store, now, &from_root, &paths)?.into()))
 }
 
 /// Which operations take back which.
@@ -452,7 +460,7 @@ fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Res
         target: Some(before),
         is_dry_run,
     };
-    change.run(daemon, &|now| {
+    change.run(&|now| {
         let head = daemon.store.branch(workspace.id, &change.branch)?;
         let conflicts = ConflictSet::merge(
             &daemon.store.conflicts(after)?,
@@ -490,8 +498,8 @@ fn undo_commit(scope: &Scope, record: &OperationRecord, is_dry_run: bool) -> Res
             if paths.is_empty() {
                 return with_conflicts(now.clone());
             }
-            let plan = restore_edit(&daemon.store, now, &before_root, &paths)?;
-            return with_conflicts(daemon.store.build_root(now, plan.edit, &|_| {})?);
+            let root = with_paths_of(&daemon.store, now, &before_root, &paths)?;
+            return with_conflicts(root);
         }
         let shown: Vec<String> = plan
             .conflicts

@@ -1,6 +1,6 @@
 //! Selective rollback: the changes of certain commits are taken out, later ones of others stay.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use computerd_api::v1::{RevertResult, RollbackRequest};
 use workspace_store::CommitId;
@@ -9,6 +9,7 @@ use workspace_store::conflict::{ConflictChange, ConflictSet};
 use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
 use workspace_store::object::{Commit, CommitKind, Root, Timestamp};
 use workspace_store::path::is_at_or_below;
+use workspace_store::policy::Access;
 use workspace_store::source::NextVersion;
 
 use super::revert::{Change, clean_paths, short, undone_operations};
@@ -68,7 +69,7 @@ pub(super) fn take_out(
         is_dry_run: body.dry_run,
     };
     let time = Timestamp::now();
-    change.run(daemon, &|now| {
+    change.run(&|now| {
         let head = daemon.store.branch(workspace.id, &branch)?;
         let commits = commits(scope, head, &body)?;
         if commits.is_empty() {
@@ -115,18 +116,17 @@ fn commits(scope: &Scope, head: CommitId, body: &RollbackRequest) -> Result<Vec<
     let mut commits = daemon.store.log(workspace.id, &query)?;
     let records = daemon.store.operations(workspace.id, 0)?;
     let undone = undone_operations(daemon, &records)?;
-    let is_undone = |id: CommitId| {
-        let id = id.to_hex();
-        records.iter().any(|record| {
-            record.after.as_deref() == Some(&id) && undone.undone_by(record.id).is_some()
-        })
-    };
+    let undone: HashSet<&str> = records
+        .iter()
+        .filter(|record| undone.undone_by(record.id).is_some())
+        .filter_map(|record| record.after.as_deref())
+        .collect();
     // What a merge brought in belongs to the commits that it joined. What a rescue keeps is work
     // of whoever had not committed yet: of whom, its changes say.
     commits.retain(|entry| {
         entry.commit.parents.len() == 1
             && entry.commit.kind != CommitKind::Undo
-            && !is_undone(entry.id)
+            && !undone.contains(entry.id.to_hex().as_str())
     });
     let has_processes = match &body.run {
         Some(run) => !daemon
@@ -142,7 +142,7 @@ fn commits(scope: &Scope, head: CommitId, body: &RollbackRequest) -> Result<Vec<
             // Nobody knows whose a rescued change without an author is.
             let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
             is_known
-                && scope.is_visible(&change.change.path)
+                && scope.policy.access(&change.change.path) > Access::Hidden
                 && has_change(body, &entry.commit, change, has_processes)
         };
         let paths: BTreeSet<Vec<u8>> = changes

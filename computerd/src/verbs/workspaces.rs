@@ -10,7 +10,7 @@ use workspace_store::object::CommitKind;
 use workspace_store::policy::Access;
 
 use super::{config, history, references, transfer};
-use crate::access::{self, Caller, Scope};
+use crate::access::{self, Scope};
 use crate::convert;
 use crate::daemon::commit_request;
 use crate::error::{Error, ErrorKind, Result};
@@ -143,7 +143,6 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
     let names = history::references(&scope)?
         .remove(&head)
         .unwrap_or_default();
-    let statistics = daemon.store.statistics(workspace.id)?;
     let leases = config::leases(daemon, workspace.id)?
         .into_iter()
         .map(|(branch, lease)| LeaseInfo {
@@ -179,6 +178,7 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
         sizes: if scope.is_restricted() {
             WorkspaceSizes::default()
         } else {
+            let statistics = daemon.store.statistics(workspace.id)?;
             WorkspaceSizes {
                 entry_count: None,
                 content_bytes: None,
@@ -224,7 +224,10 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
     let scope = call.scope(body.principal.as_ref())?;
     let (workspace, giver) = (&scope.workspace, &scope.principal);
     scope.require_everywhere(Access::Write, "hand over")?;
-    let taker = Caller::Administrator(giver.clone()).acts_as(daemon, Some(&body.to))?;
+    let taker = &body.to;
+    if !access::is_administrator(taker) {
+        access::check_name(daemon, taker, "hand over to")?;
+    }
     let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     // Changes that have begun end before the last commit; none begins until the lease has changed.
     let _giving = daemon.leases.write();
@@ -240,7 +243,7 @@ pub fn handoff(call: &Call, body: HandoffRequest) -> Result<HandoffResult> {
         head.is_new |= last.is_new;
         head.commit = last.commit;
     }
-    let taken = config::take_lease(daemon, workspace.id, &branch, &taker, giver);
+    let taken = config::take_lease(daemon, workspace.id, &branch, taker, giver);
     let (operation, lease) = match taken {
         Ok(taken) => taken,
         Err(error) => {

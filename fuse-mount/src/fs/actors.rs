@@ -6,7 +6,7 @@
 //! journal carries them over to the next one together with what they stand for.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -45,7 +45,9 @@ struct Known {
 impl Who {
     /// Somebody of whom nothing is known.
     pub(crate) fn nobody() -> Arc<Self> {
-        Arc::new(Self::new(0, Arc::default(), false, None))
+        static NOBODY: LazyLock<Arc<Who>> =
+            LazyLock::new(|| Arc::new(Who::new(0, Arc::default(), false, None)));
+        Arc::clone(&NOBODY)
     }
 
     /// Somebody whom the journal tells of.
@@ -408,12 +410,35 @@ mod tests {
         assert_eq!(actors[0].principal, "ada");
         assert_eq!(actors[1].principal, "bob");
         assert_eq!(actors[0].process.as_ref().unwrap().pid, child.id());
-        assert!(Arc::ptr_eq(
-            &threads.find(0, child.id()),
-            &threads.find(0, child.id())
-        ));
         child.kill().unwrap();
         child.wait().unwrap();
+        // Another thread of this process is the same actor.
+        let (send, receive) = std::sync::mpsc::channel();
+        let (end, until) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            send.send(nix::unistd::gettid()).unwrap();
+            let _ = until.recv();
+        });
+        let ids = [nix::unistd::gettid(), receive.recv().unwrap()];
+        let numbers = ids.map(|id| {
+            // One that is found late has a number of its own.
+            loop {
+                let who = threads.find(0, id.as_raw() as u32);
+                let mut table = threads.table.lock();
+                if table
+                    .by_actor
+                    .values()
+                    .any(|known| Arc::ptr_eq(known, &who))
+                {
+                    return who.number;
+                }
+                assert!(Instant::now() < long, "{id} is not found");
+                table.by_thread.clear();
+            }
+        });
+        assert_eq!(numbers[0], numbers[1]);
+        drop(end);
+        other.join().unwrap();
     }
 
     #[test]

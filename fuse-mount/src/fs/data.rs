@@ -171,13 +171,12 @@ impl State {
         }
         if let Some(bytes) = self.buffered(from)? {
             let start = from_offset as usize;
-            let data = bytes[start..start + length as usize].to_vec();
             return self.write(
                 caller,
                 &WriteRequest {
                     number: to,
                     offset: to_offset,
-                    data: &data,
+                    data: &bytes[start..start + length as usize],
                     kill_suid_gid: !caller.is_root,
                     from_cache: false,
                     appends: false,

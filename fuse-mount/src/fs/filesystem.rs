@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use workspace_store::id::CommitId;
@@ -28,7 +28,6 @@ use super::request::{
     Notification, Request, Response,
 };
 use super::state::State;
-use super::told::RESUMING;
 use super::view::View;
 use crate::process::Processes;
 
@@ -130,7 +129,6 @@ pub struct Filesystem {
     pub(super) is_read_only: AtomicBool,
     pub(super) is_closing: AtomicBool,
     pub(super) policy: Mutex<CommitPolicy>,
-    pub(super) opened: Instant,
     pub(super) policy_thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -233,12 +231,8 @@ impl Filesystem {
         let result = self.answer(&mut state, view, caller, request, changed);
         changed.others = state.take_told();
         changed.own.extend(misplaced(request, end));
-        if state.is_resumed && !changed.others.is_empty() {
-            if self.opened.elapsed() < RESUMING {
-                state.outdated.extend(changed.others.iter().cloned());
-            } else if state.session_count < 2 {
-                state.told = None;
-            }
+        if state.awaits_sessions {
+            state.outdated.extend(changed.others.iter().cloned());
         }
         let has_new_mode = mode(&state) != mode_before;
         let is_dirty_now = was_clean && state.first_change.is_some();
@@ -627,8 +621,18 @@ impl Filesystem {
             view,
         });
         state.session_count = sessions.len();
-        state.told = (sessions.len() > 1 || state.is_resumed).then(Vec::new);
+        state.told = (sessions.len() > 1 || state.awaits_sessions).then(Vec::new);
         number
+    }
+
+    /// All kernel connections of an earlier daemon are attached again, or gone.
+    pub fn sessions_are_back(&self) {
+        let mut state = self.state.lock();
+        state.awaits_sessions = false;
+        state.outdated = Vec::new();
+        if state.session_count < 2 {
+            state.told = None;
+        }
     }
 
     /// Removes a kernel connection.
@@ -637,7 +641,7 @@ impl Filesystem {
         let mut sessions = self.sessions.lock();
         sessions.retain(|attached| attached.number != number);
         state.session_count = sessions.len();
-        if sessions.len() < 2 {
+        if sessions.len() < 2 && !state.awaits_sessions {
             state.told = None;
         }
     }

@@ -153,10 +153,11 @@ impl View {
             self.need_name(state, new_parent, new_name, target)
                 .map_err(|_| REFUSED)?;
         }
-        self.need_place(state, parent, name)?;
-        self.need_place(state, new_parent, new_name)?;
         let from = self.name(state, parent, name)?;
         let to = self.name(state, new_parent, new_name)?;
+        if from.access().min(to.access()) != Access::Write {
+            return Err(REFUSED);
+        }
         self.check_move(state, moved, &from, &to)?;
         match target {
             Some(target) if flags & libc::RENAME_EXCHANGE != 0 => {
@@ -220,10 +221,11 @@ impl View {
         name: &[u8],
         child: u64,
     ) -> Result<(), Errno> {
-        if !matches!(name, b"." | b"..") && !self.shows(state, parent, name, child)? {
-            return Err(HIDDEN);
+        match name {
+            b"." | b".." => self.need(state, child, Access::Read),
+            _ if self.shows(state, parent, name, child)? => Ok(()),
+            _ => Err(HIDDEN),
         }
-        self.need(state, child, Access::Read)
     }
 
     /// Whether a listing shows the name.

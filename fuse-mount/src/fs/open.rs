@@ -84,6 +84,7 @@ impl Filesystem {
         let last_number = state.actors.last_number();
         state.actors.end_replay();
         state.is_resumed = options.is_resumed;
+        state.awaits_sessions = options.is_resumed;
         state.is_checkpointed = state.base != head.root;
         if !options.is_resumed {
             state.drop_unused();
@@ -113,7 +114,6 @@ impl Filesystem {
         let is_read_only = options.is_read_only;
         let processes = Arc::clone(&options.processes);
         let filesystem = Arc::new(Self {
-            opened: Instant::now(),
             threads: Threads::new(processes, &options.author, last_number),
             policy: Mutex::new(options.policy),
             options,

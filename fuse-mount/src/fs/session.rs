@@ -14,7 +14,7 @@ use super::request::{
     Response,
 };
 use super::state::State;
-use super::told::{content, entry};
+use super::told::{content, entry, without_repeats};
 use super::view::{OnDenial, View};
 
 /// The handler of one kernel connection.
@@ -35,8 +35,8 @@ impl FilesystemSession {
         Self::with_policy(filesystem, &own, Policy::unrestricted(), None)
     }
 
-    /// A session of a principal that may do what a policy allows. Its connection must write through and send
-    /// opens ([`SessionOptions::shared`](crate::fuse::SessionOptions::shared)), if the policy, or
+    /// A session of a principal that may do what a policy allows. Its connection must write through
+    /// and send opens ([`SessionOptions::shared`](crate::fuse::SessionOptions::shared)), if the policy, or
     /// one that comes later, restricts anything.
     pub fn with_policy(
         filesystem: Arc<Filesystem>,
@@ -82,10 +82,9 @@ impl FilesystemSession {
 
     /// Another policy holds from now on, for what is open as well. The kernel is told, soon, of
     /// everything that looks different ([`Session::wait_for_notifications`]).
+    /// False if it says the same as the one before.
     ///
     /// [`Session::wait_for_notifications`]: crate::fuse::Session::wait_for_notifications
-    ///
-    /// False if it says the same as the one before.
     pub fn set_policy(&self, policy: Policy) -> bool {
         let mut state = self.filesystem.state.lock();
         if self.view.has(&policy) {
@@ -179,8 +178,7 @@ impl State {
             }
         }
         outdated.extend(self.orphans.iter().copied().map(content));
-        let mut seen = std::collections::HashSet::new();
-        outdated.retain(|notification| seen.insert(notification.clone()));
+        without_repeats(&mut outdated);
         Ok(outdated)
     }
 }

@@ -170,6 +170,9 @@ pub(crate) struct State {
     pub(crate) last_paths: NumberMap<Box<[u8]>>,
     /// Kernel connections.
     pub(crate) session_count: usize,
+    /// Connections of an earlier daemon are still to come: what changes until then is kept for them
+    /// in `outdated`.
+    pub(crate) awaits_sessions: bool,
 }
 
 impl State {
@@ -234,6 +237,7 @@ impl State {
             has_views: false,
             last_paths: NumberMap::default(),
             session_count: 0,
+            awaits_sessions: false,
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct NewName {
 #[derive(Debug, Default)]
 pub(crate) struct SwitchPlan {
     names: Vec<NameChange>,
+    /// While it is made: names of changed files with several names, where nothing else comes.
+    link_names: BTreeMap<(u64, Name), NameChange>,
     directories: Vec<(u64, TreeId)>,
     attributes: Vec<(u64, Attributes)>,
     link_counts: Vec<(u64, u32)>,
@@ -112,6 +114,8 @@ impl State {
             plan.attributes.push((ROOT, target.attributes.clone()));
         }
         self.plan_directory(ROOT, target.tree, target, &mut plan)?;
+        let link_names = std::mem::take(&mut plan.link_names);
+        plan.names.splice(0..0, link_names.into_values());
         let now = clock::now();
         for change in &plan.names {
             let row = change.new.as_ref().map(|new| InodeRecord {
@@ -166,15 +170,16 @@ impl State {
                     .at(position)
                     .map(|found| found.name.clone());
                 if let Some(name) = name {
-                    plan.names.push(NameChange {
+                    let change = NameChange {
                         directory,
-                        name,
+                        name: name.clone(),
                         old: Some(number),
                         new: Some(NewName {
                             number: new_number,
                             entry: TreeEntry::Link(link),
                         }),
-                    });
+                    };
+                    plan.link_names.insert((directory, name), change);
                 }
             }
         }
@@ -231,7 +236,7 @@ impl State {
                     _ => {}
                 }
             }
-            self.forget_planned(number, &name, old, plan);
+            plan.link_names.remove(&(number, name.clone()));
             let new_number = match &entry {
                 TreeEntry::Inline(_) => self.take_number(),
                 TreeEntry::Link(link) => self.plan_new_link(*link, target, plan)?,
@@ -248,7 +253,7 @@ impl State {
             });
         }
         for (name, old) in gone {
-            self.forget_planned(number, &name, Some(old), plan);
+            plan.link_names.remove(&(number, name.clone()));
             plan.names.push(NameChange {
                 directory: number,
                 name,
@@ -257,19 +262,6 @@ impl State {
             });
         }
         Ok(())
-    }
-
-    /// A file with several names that changes was to get its new number at each name; at this one
-    /// something else will be.
-    fn forget_planned(&self, directory: u64, name: &[u8], old: Option<u64>, plan: &mut SwitchPlan) {
-        let is_linked = |number: &u64| {
-            let inode = self.inodes.get(number);
-            inode.is_some_and(|inode| inode.link.is_some())
-        };
-        if old.as_ref().is_some_and(is_linked) {
-            plan.names
-                .retain(|change| change.directory != directory || *change.name != *name);
-        }
     }
 
     /// The number of a file with several names that gets a name here.

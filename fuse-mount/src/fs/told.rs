@@ -4,15 +4,12 @@
 //! only while there is another session to tell. A kernel whose daemon died may have missed the
 //! last changes, so requests that are sent again tell them once more.
 
-use std::time::Duration;
+use std::collections::HashSet;
 
 use super::filesystem::numbers_of;
 use super::request::{Notification, Request};
 use super::state::State;
 use crate::journal::record::Record;
-
-/// How long after a restart sessions may come back that have to hear of changes made before.
-pub(super) const RESUMING: Duration = Duration::from_secs(20);
 
 /// The name stands for something else.
 pub(super) fn entry(parent: u64, name: &[u8]) -> Notification {
@@ -194,8 +191,15 @@ impl State {
             return Vec::new();
         };
         let mut taken = std::mem::take(told);
-        let mut seen = std::collections::HashSet::new();
-        taken.retain(|notification| seen.insert(notification.clone()));
+        without_repeats(&mut taken);
         taken
+    }
+}
+
+/// Leaves each notification once.
+pub(super) fn without_repeats(notifications: &mut Vec<Notification>) {
+    if notifications.len() > 1 {
+        let mut seen = HashSet::new();
+        notifications.retain(|notification| seen.insert(notification.clone()));
     }
 }

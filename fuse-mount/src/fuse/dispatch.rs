@@ -4,6 +4,7 @@
 //! are written by whoever has them. The thread ends when the kernel says that the connection is
 //! gone.
 
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -172,11 +173,7 @@ impl Server {
 
     /// Answers a request with an error.
     pub(super) fn refuse(&self, unique: u64, errno: i32) {
-        let mut reply = Reply::default();
-        reply.encode_error(unique, Errno(errno));
-        if let Err(errno) = writev(&*self.device, &reply.slices()) {
-            tracing::debug!(%errno, "the kernel refused an error");
-        }
+        refuse(&self.device, unique, errno);
     }
 
     /// Answers a request into `reply`.
@@ -320,7 +317,9 @@ impl Server {
         if changed.is_empty() {
             return outcome;
         }
-        let answer = self.gate.hold(&self.device, &self.notifier, &mut changed);
+        let answer = self
+            .gate
+            .hold(&self.device, &self.notifier, header.unique, &mut changed);
         let held: HeldAnswer = answer.clone();
         self.handler.tell_others(&changed.others, &held);
         match outcome {
@@ -463,25 +462,13 @@ impl Server {
         translate_acl(value, &maps.uid_map, &maps.gid_map, direction);
     }
 
-    /// Writes an answer. A request whose answer is refused is answered EIO, so that nobody waits
-    /// for ever.
+    /// Writes the answer to a request.
     fn write(&self, reply: &mut Reply, request: &[u8]) {
-        loop {
-            match writev(&*self.device, &reply.slices()) {
-                Ok(_) => break,
-                Err(SystemErrno::EINTR | SystemErrno::EAGAIN) => {}
-                // The caller was killed, or the connection is gone.
-                Err(SystemErrno::ENOENT | SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => break,
-                Err(errno) => {
-                    tracing::error!(%errno, "the kernel refused an answer");
-                    self.write_error(request, libc::EIO);
-                    break;
-                }
-            }
-        }
-        if let Ok((header, _)) = decode::decode_header(request)
-            && header.opcode == Some(Opcode::Init)
-        {
+        let Ok((header, _)) = decode::decode_header(request) else {
+            return;
+        };
+        write_answer(&self.device, &reply.slices(), header.unique);
+        if header.opcode == Some(Opcode::Init) {
             (self.on_ready)(Ok(()));
         }
     }
@@ -493,6 +480,30 @@ impl Server {
     }
 }
 
+/// Writes an answer. One that the kernel refuses is answered EIO, so that nobody waits for ever.
+pub(super) fn write_answer(device: &OwnedFd, slices: &[IoSlice<'_>], unique: u64) {
+    loop {
+        match writev(device, slices) {
+            Ok(_) => return,
+            Err(SystemErrno::EINTR | SystemErrno::EAGAIN) => {}
+            // The caller was killed, or the connection is gone.
+            Err(SystemErrno::ENOENT | SystemErrno::ENODEV | SystemErrno::ECONNABORTED) => return,
+            Err(errno) => {
+                tracing::error!(%errno, "the kernel refused an answer");
+                return refuse(device, unique, libc::EIO);
+            }
+        }
+    }
+}
+
+fn refuse(device: &OwnedFd, unique: u64, errno: i32) {
+    let mut reply = Reply::default();
+    reply.encode_error(unique, Errno(errno));
+    if let Err(errno) = writev(device, &reply.slices()) {
+        tracing::debug!(%errno, "the kernel refused an error");
+    }
+}
+
 /// Room that the caller has for variable data.
 fn requested_size(request: &Request<'_>) -> u32 {
     match request {
@@ -501,5 +512,22 @@ fn requested_size(request: &Request<'_>) -> u32 {
         | Request::ListXattr { size, .. }
         | Request::ReadDirectory { size, .. } => *size,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_two_connections_with_one_number_are_told_apart() {
+        let tags = ["/mnt/a", "/mnt/b"].map(connection_tag);
+        assert_ne!(tags[0], tags[1]);
+        assert_eq!(tags[0], connection_tag("/mnt/a"));
+        for tag in tags {
+            // Above what the kernel counts to, below its bit for requests that are sent again.
+            assert_eq!(tag & ((1 << 46) - 1), 0);
+            assert_eq!(tag & UNIQUE_RESEND, 0);
+        }
     }
 }

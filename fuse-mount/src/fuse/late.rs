@@ -9,15 +9,15 @@
 //! still takes longer than [`PATIENCE`] (a stopped program with a lock) isn't waited for.
 
 use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::unistd::write;
 use parking_lot::{Condvar, Mutex};
 
+use super::dispatch::write_answer;
 use super::notify::Notifier;
 use crate::fs::request::{Changed, Notification};
 
@@ -41,6 +41,8 @@ struct State {
     by_age: VecDeque<(Instant, Weak<LateAnswer>)>,
     /// Since when the notifier is at the one that it writes.
     writing_since: Option<Instant>,
+    /// The watching thread sleeps until there is an answer.
+    is_asleep: bool,
     has_ended: bool,
 }
 
@@ -48,6 +50,8 @@ struct State {
 #[derive(Debug)]
 pub(super) struct LateAnswer {
     device: Arc<OwnedFd>,
+    /// The kernel's number of the request.
+    unique: u64,
     answer: Mutex<Answer>,
     inodes: Vec<u64>,
     gate: Weak<Gate>,
@@ -88,7 +92,9 @@ impl Gate {
         let mut state = self.state.lock();
         while !state.has_ended {
             let Some((since, _)) = state.by_age.front() else {
+                state.is_asleep = true;
                 self.has_answers.wait(&mut state);
+                state.is_asleep = false;
                 continue;
             };
             let deadline = *since + PATIENCE;
@@ -121,6 +127,7 @@ impl Gate {
         self: &Arc<Self>,
         device: &Arc<OwnedFd>,
         notifier: &Weak<Notifier>,
+        unique: u64,
         changed: &mut Changed,
     ) -> Arc<LateAnswer> {
         let mut inodes: Vec<u64> = changed
@@ -138,6 +145,7 @@ impl Gate {
         let is_released = is_awaited || changed.others.is_empty() || state.has_ended;
         let answer = Arc::new(LateAnswer {
             device: device.clone(),
+            unique,
             answer: Mutex::new(Answer {
                 bytes: None,
                 is_released,
@@ -152,7 +160,7 @@ impl Gate {
                 let held = state.held.entry(*inode).or_default();
                 held.push(Arc::downgrade(&answer));
             }
-            if state.by_age.is_empty() {
+            if state.is_asleep {
                 self.has_answers.notify_all();
             }
             let weak = Arc::downgrade(&answer);
@@ -251,18 +259,7 @@ impl LateAnswer {
     }
 
     fn write(&self, bytes: &[u8]) {
-        loop {
-            match write(&*self.device, bytes) {
-                Ok(_) => break,
-                Err(Errno::EINTR | Errno::EAGAIN) => {}
-                // The caller was killed, or the connection is gone.
-                Err(Errno::ENOENT | Errno::ENODEV | Errno::ECONNABORTED) => break,
-                Err(errno) => {
-                    tracing::error!(%errno, "the kernel refused an answer");
-                    break;
-                }
-            }
-        }
+        write_answer(&self.device, &[IoSlice::new(bytes)], self.unique);
         if let Some(notifier) = self.notifier.upgrade() {
             for notification in &self.own {
                 notifier.send(notification.clone());
@@ -321,7 +318,7 @@ mod tests {
     fn an_answer_waits_until_all_others_know() {
         let gate = Gate::start().unwrap();
         let (reader, device) = pipe();
-        let answer = gate.hold(&device, &Weak::new(), &mut changed(7));
+        let answer = gate.hold(&device, &Weak::new(), 1, &mut changed(7));
         let other = answer.clone();
         answer.give(b"answer".to_vec());
         drop(answer);
@@ -335,18 +332,18 @@ mod tests {
     fn an_answer_whose_inode_a_notification_may_wait_for_goes_at_once() {
         let gate = Gate::start().unwrap();
         let (reader, device) = pipe();
-        let answer = gate.hold(&device, &Weak::new(), &mut changed(7));
+        let answer = gate.hold(&device, &Weak::new(), 1, &mut changed(7));
         answer.give(b"first".to_vec());
         gate.announce([entry(8)].iter());
         assert_eq!(read(&reader), b"");
         gate.announce([entry(7)].iter());
         assert_eq!(read(&reader), b"first");
         // And one that comes while the notification is on its way is not kept back at all.
-        let second = gate.hold(&device, &Weak::new(), &mut changed(7));
+        let second = gate.hold(&device, &Weak::new(), 1, &mut changed(7));
         second.give(b"second".to_vec());
         assert_eq!(read(&reader), b"second");
         gate.written(&entry(7));
-        let third = gate.hold(&device, &Weak::new(), &mut changed(7));
+        let third = gate.hold(&device, &Weak::new(), 1, &mut changed(7));
         third.give(b"third".to_vec());
         assert_eq!(read(&reader), b"");
         gate.end();
@@ -356,7 +353,7 @@ mod tests {
     fn an_answer_does_not_wait_for_ever_for_a_kernel_that_is_stuck() {
         let gate = Gate::start().unwrap();
         let (reader, device) = pipe();
-        let answer = gate.hold(&device, &Weak::new(), &mut changed(7));
+        let answer = gate.hold(&device, &Weak::new(), 1, &mut changed(7));
         answer.give(b"answer".to_vec());
         let deadline = Instant::now() + PATIENCE * 20;
         let mut found = Vec::new();

@@ -9,16 +9,7 @@ use std::time::{Duration, Instant};
 
 use fuse_mount::fuse::SessionOptions;
 
-use crate::harness::Two;
-
-fn names(path: &std::path::Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
+use crate::harness::{Two, names};
 
 #[test]
 fn names_attributes_and_listings_are_seen_at_once() {

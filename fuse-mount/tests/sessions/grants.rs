@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use workspace_store::policy::Access::{Hidden, Read, Write};
 
-use crate::harness::Two;
+use crate::harness::{Two, names};
 
 const GRANTS: &[(&str, workspace_store::policy::Access)] = &[
     ("**", Write),
@@ -42,15 +42,6 @@ fn filled() -> Two {
 
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
     result.unwrap_err().raw_os_error().unwrap()
-}
-
-fn names(path: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
 }
 
 #[test]

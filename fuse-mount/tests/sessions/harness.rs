@@ -1,17 +1,28 @@
 //! A filesystem of an empty workspace, mounted twice.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions, FilesystemSession};
+use fuse_mount::fs::FilesystemSession;
 use fuse_mount::fuse::{Environment, Session, SessionOptions};
+use workspace_store::Store;
 use workspace_store::object::Timestamp;
 use workspace_store::policy::{Access, Pattern, Policy, Rule};
-use workspace_store::{Store, StoreOptions};
 
 use crate::helper::flush_helper;
+use crate::workspace::empty_workspace;
+
+/// Names in a directory, sorted.
+pub fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
 
 /// One of the mounts.
 pub struct Mount {
@@ -42,26 +53,7 @@ impl Two {
     /// `first` are the options of the first mount.
     pub fn with(first: SessionOptions) -> Self {
         let directory = tempfile::Builder::new().tempdir_in("/var/tmp").unwrap();
-        let options = StoreOptions {
-            create: true,
-            ..Default::default()
-        };
-        let store = Store::open(&directory.path().join("store"), options).unwrap();
-        store.create_workspace("demo", "tester").unwrap();
-        let workspace = store.workspace("demo").unwrap();
-        let source = store.source(workspace.id, "main").unwrap();
-        let options = FilesystemOptions {
-            directory: directory.path().join("overlay"),
-            policy: CommitPolicy {
-                enabled: false,
-                ..CommitPolicy::default()
-            },
-            author: "tester".into(),
-            is_read_only: false,
-            is_resumed: false,
-            processes: Default::default(),
-        };
-        let filesystem = Filesystem::open(source, options).unwrap();
+        let (store, filesystem) = empty_workspace(directory.path());
         let helper = Arc::new(flush_helper());
         let mount = |name: &str, options: SessionOptions| {
             let session = FilesystemSession::new(filesystem.clone());

@@ -9,6 +9,8 @@
 
 #[path = "../common/helper.rs"]
 mod helper;
+#[path = "../common/workspace.rs"]
+mod workspace;
 
 mod coherence;
 mod grants;

@@ -166,11 +166,13 @@ pub(crate) fn list(connection: &Connection, query: &AuditQuery) -> Result<Vec<Au
     let before = query.before.map_or(i64::MAX, |sequence| sequence as i64);
     let mut statement = connection.prepare_cached(&format!(
         "{COLUMNS} WHERE sequence < ?1 AND (?2 IS NULL OR workspace = ?2)
-         AND (?4 IS NULL OR outcome = ?4)
+         AND (?4 IS NULL OR outcome = ?4) AND (?5 IS NULL OR principal = ?5)
          ORDER BY sequence DESC LIMIT ?3"
     ))?;
     let workspace = query.workspace.map(|id| id.as_bytes().to_vec());
-    let rows = statement.query_map((before, workspace, limit, &query.outcome), RawEntry::of_row)?;
+    let (outcome, principal) = (&query.outcome, &query.principal);
+    let values = (before, workspace, limit, outcome, principal);
+    let rows = statement.query_map(values, RawEntry::of_row)?;
     let mut entries = Vec::new();
     for row in rows {
         entries.push(row?.into_entry());

@@ -5,7 +5,6 @@ use rusqlite::{Connection, OptionalExtension};
 use super::migrate::note_feature;
 use super::objects::Packed;
 use super::schema::CONFLICT_SETS;
-use crate::compress::Encoding;
 use crate::error::Result;
 use crate::id::ConflictSetId;
 
@@ -34,12 +33,5 @@ pub(crate) fn read(connection: &Connection, id: ConflictSetId) -> Result<Option<
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
-    row.map(|(size, encoding, stored)| {
-        Ok(Packed {
-            encoding: Encoding::from_number(encoding)?,
-            size: usize::try_from(size).unwrap_or(usize::MAX),
-            stored,
-        })
-    })
-    .transpose()
+    row.map(Packed::of_row).transpose()
 }

@@ -11,7 +11,6 @@ use super::id_column;
 use super::objects::Packed;
 use crate::actor::Actor;
 use crate::commits::ActorFilter;
-use crate::compress::Encoding;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::CommitId;
 
@@ -307,14 +306,7 @@ pub(crate) fn read_changes(connection: &Connection, number: i64) -> Result<Optio
         .prepare_cached("SELECT size, encoding, data FROM commit_change WHERE commit_id = ?1")?
         .query_row([number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
-    row.map(|(size, encoding, stored)| {
-        Ok(Packed {
-            encoding: Encoding::from_number(encoding)?,
-            size: usize::try_from(size).unwrap_or(usize::MAX),
-            stored,
-        })
-    })
-    .transpose()
+    row.map(Packed::of_row).transpose()
 }
 
 /// Commits that may have changed the path with this hash.

@@ -75,6 +75,18 @@ impl Packed {
         })
     }
 
+    /// Takes it from three columns of a row: size, encoding, data.
+    ///
+    /// # Errors
+    /// `Corrupt` for an encoding that there isn't.
+    pub(crate) fn of_row((size, encoding, stored): (i64, i64, Vec<u8>)) -> Result<Self> {
+        Ok(Self {
+            encoding: Encoding::from_number(encoding)?,
+            size: usize::try_from(size).unwrap_or(usize::MAX),
+            stored,
+        })
+    }
+
     /// Decodes the bytes; a size above `max_bytes` is refused before memory is taken.
     pub(crate) fn unpack(self, max_bytes: usize) -> Result<Vec<u8>> {
         if self.size > max_bytes {
@@ -213,11 +225,7 @@ pub(crate) fn read_chunk(
             format!("the payload of chunk {id} is missing"),
         )
     })?;
-    Ok(Some(Packed {
-        encoding: Encoding::from_number(encoding)?,
-        size: usize::try_from(size).unwrap_or(usize::MAX),
-        stored,
-    }))
+    Packed::of_row((size, encoding, stored)).map(Some)
 }
 
 /// A stored chunk list with its checksum.
@@ -248,14 +256,7 @@ pub(crate) fn read_tree_node(connection: &Connection, id: TreeId) -> Result<Opti
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })
         .optional()?;
-    row.map(|(size, encoding, stored)| {
-        Ok(Packed {
-            encoding: Encoding::from_number(encoding)?,
-            size: usize::try_from(size).unwrap_or(usize::MAX),
-            stored,
-        })
-    })
-    .transpose()
+    row.map(Packed::of_row).transpose()
 }
 
 /// Which family of objects to list.

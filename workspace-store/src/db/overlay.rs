@@ -6,7 +6,6 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::id_column;
 use super::objects::Packed;
-use crate::compress::Encoding;
 use crate::error::Result;
 use crate::id::CommitId;
 use crate::object::codec::{decode_root, encode_root};
@@ -216,11 +215,7 @@ pub(crate) fn attribution(connection: &Connection, branch: i64) -> Result<Vec<Pa
     let mut rows = statement.query([branch])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        found.push(Packed {
-            encoding: Encoding::from_number(row.get(1)?)?,
-            size: usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX),
-            stored: row.get(2)?,
-        });
+        found.push(Packed::of_row((row.get(0)?, row.get(1)?, row.get(2)?))?);
     }
     Ok(found)
 }

@@ -2,7 +2,6 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::id_column;
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::object::Timestamp;
 use crate::principal::{GroupInfo, PrincipalInfo, PrincipalKind, TokenInfo};
@@ -127,11 +126,10 @@ pub(crate) fn token_by_hash(connection: &Connection, hash: &[u8; 32]) -> Result<
     Ok(connection
         .prepare_cached(
             "SELECT t.id, p.name, p.disabled_ns IS NOT NULL, t.expires_ns,
-             t.revoked_ns IS NOT NULL, t.last_used_ns, t.hash
+             t.revoked_ns IS NOT NULL, t.last_used_ns
              FROM principal_token t JOIN principal p ON p.id = t.principal WHERE t.hash = ?1",
         )?
         .query_row([hash], |row| {
-            let _: [u8; 32] = id_column(row, 6)?;
             Ok(TokenRow {
                 id: row.get(0)?,
                 principal: row.get(1)?,

@@ -70,12 +70,16 @@ pub(crate) fn overwrite_deleted(connection: &Connection, is_on: bool) -> Result<
     Ok(())
 }
 
-/// Writes the whole database anew, without what is left of deleted rows, and empties the log.
+/// Writes the whole database anew, without what is left of deleted rows.
+pub(crate) fn rewrite(connection: &Connection) -> Result<()> {
+    Ok(connection.execute_batch("VACUUM")?)
+}
+
+/// Empties the log.
 ///
 /// # Errors
 /// Of SQLite; `false` if a reader keeps the log from being emptied.
-pub(crate) fn rewrite(connection: &Connection) -> Result<bool> {
-    connection.execute_batch("VACUUM")?;
+pub(crate) fn empty_log(connection: &Connection) -> Result<bool> {
     let busy: i64 =
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     Ok(busy == 0)

@@ -73,6 +73,15 @@ impl Writer {
         is_durable: bool,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<Pending<T>> {
+        self.queue(is_durable, false, job)
+    }
+
+    fn queue<T: Send + 'static>(
+        &self,
+        is_durable: bool,
+        is_alone: bool,
+        job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<Pending<T>> {
         let sender = self.sender.lock().clone().ok_or_else(closed)?;
         let (reply, answer) = bounded(1);
         let run: Run = Box::new(move |connection| {
@@ -97,7 +106,6 @@ impl Writer {
             });
             (is_ok, answer)
         });
-        let is_alone = false;
         let job = Job {
             is_durable,
             is_alone,
@@ -115,23 +123,7 @@ impl Writer {
         &self,
         job: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let sender = self.sender.lock().clone().ok_or_else(closed)?;
-        let (reply, answer) = bounded(1);
-        let run: Run = Box::new(move |connection| {
-            let result = connection.map_or_else(|| Err(closed()), job);
-            let answer: Answer = Box::new(move |_| {
-                // A caller that went away needs no answer.
-                let _ = reply.send(result);
-            });
-            (true, answer)
-        });
-        let job = Job {
-            is_durable: true,
-            is_alone: true,
-            run,
-        };
-        sender.send(job).map_err(|_| closed())?;
-        Pending(answer).wait()
+        self.queue(true, true, job)?.wait()
     }
 
     /// Finishes what is queued and ends the thread.
@@ -181,9 +173,9 @@ fn serve(connection: Connection, receiver: &Receiver<Job>, log: &Path) -> Result
     let mut waiting: Option<Job> = None;
     while let Some(first) = waiting.take().or_else(|| receiver.recv().ok()) {
         if first.is_alone {
-            set_waiting(&connection, &mut waits_for_disk, true)?;
-            let (_, answer) = (first.run)(Some(&connection));
-            answer(Ok(()));
+            let ready = set_waiting(&connection, &mut waits_for_disk, true);
+            let (_, answer) = (first.run)(ready.is_ok().then_some(&connection));
+            answer(ready.as_ref().copied());
             continue;
         }
         let mut jobs = vec![first];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline, group_diff_ops};
 
 use super::{DiffEntry, DiffKind};
-use crate::error::{Result, StoreError};
+use crate::error::{ErrorKind, Result, StoreError};
 use crate::object::{Attributes, Inode, Node};
 use crate::reader::ObjectReader;
 
@@ -104,11 +104,12 @@ fn read_side(
     Ok(match inode.map(|inode| &inode.node) {
         Some(Node::Regular { size, .. }) if *size > options.size_limit_bytes => Side::Binary,
         Some(Node::Regular { blob, size, .. }) => {
-            let content = reader.read_whole_blob(*blob, *size, options.size_limit_bytes)?;
-            if is_binary(&content) {
-                Side::Binary
-            } else {
-                Side::Text(content)
+            match reader.read_whole_blob(*blob, *size, options.size_limit_bytes) {
+                Ok(content) if !is_binary(&content) => Side::Text(content),
+                Ok(_) => Side::Binary,
+                // It was purged.
+                Err(error) if error.kind() == ErrorKind::NotFound => Side::Binary,
+                Err(error) => return Err(error),
             }
         }
         Some(Node::Symlink { target }) => Side::Text(target.to_vec()),
@@ -116,7 +117,8 @@ fn read_side(
     })
 }
 
-fn split_lines(content: &[u8]) -> Vec<&[u8]> {
+/// Lines with their ends.
+pub(crate) fn split_lines(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 

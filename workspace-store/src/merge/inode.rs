@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::MergeOptions;
 use super::text::{MergedText, is_text, merge_text};
 use crate::conflict::ConflictReason;
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::object::{Attributes, Inode, Node, Timestamp, Xattrs};
 use crate::reader::ObjectReader;
 
@@ -248,8 +248,12 @@ fn merge_contents(
 fn text_of(reader: &dyn ObjectReader, inode: &Inode) -> Result<Option<Vec<u8>>> {
     match inode.node {
         Node::Regular { blob, size, .. } if size <= TEXT_LIMIT_BYTES => {
-            let content = reader.read_whole_blob(blob, size, TEXT_LIMIT_BYTES)?;
-            Ok(is_text(&content).then_some(content))
+            match reader.read_whole_blob(blob, size, TEXT_LIMIT_BYTES) {
+                Ok(content) => Ok(is_text(&content).then_some(content)),
+                // It was purged.
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            }
         }
         _ => Ok(None),
     }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 
+use crate::diff::split_lines as lines;
+
 /// After this time a coarser comparison is good enough: its hunks are larger, never wrong.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
@@ -100,10 +102,6 @@ pub(super) fn has_markers(content: &[u8], theirs_label: &str) -> bool {
     lines(content)
         .iter()
         .any(|line| line.starts_with(b"<<<<<<< ours: ") || line.trim_ascii_end() == last.as_bytes())
-}
-
-fn lines(content: &[u8]) -> Vec<&[u8]> {
-    content.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
 fn hunks(base: &[&[u8]], side: &[&[u8]]) -> Vec<Hunk> {

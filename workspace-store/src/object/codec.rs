@@ -548,7 +548,11 @@ impl<'a> Input<'a> {
     }
 
     /// The same for something that has several versions; gives back which one.
-    fn open_up_to(bytes: &'a [u8], what: &'static str, newest: u8) -> Result<(Self, u8)> {
+    pub(crate) fn open_up_to(
+        bytes: &'a [u8],
+        what: &'static str,
+        newest: u8,
+    ) -> Result<(Self, u8)> {
         let mut input = Self { rest: bytes, what };
         let version = input.byte()?;
         if (VERSION..=newest).contains(&version) {
@@ -559,20 +563,6 @@ impl<'a> Input<'a> {
             format!("{what} has format {version}, this version knows formats up to {newest}"),
         )
         .with_hint("it was written by a newer version of kura; update this one"))
-    }
-
-    /// Starts at the version byte of an encoded `what` that has versions 1 to `newest`.
-    pub(crate) fn open_versions(
-        bytes: &'a [u8],
-        what: &'static str,
-        newest: u8,
-    ) -> Result<(u8, Self)> {
-        let mut input = Self { rest: bytes, what };
-        let version = input.byte()?;
-        if (1..=newest).contains(&version) {
-            return Ok((version, input));
-        }
-        Self::open(bytes, what).map(|input| (version, input))
     }
 
     /// The error for a defect found here.

@@ -72,6 +72,7 @@ fn what_a_merge_put_beside_a_path_is_as_hidden_as_the_path() {
         ("id.key.theirs-0123abcd", Hidden),
         ("id.key.theirs-0123abcd-2", Hidden),
         ("id.key.theirs-0123abcd/in/it", Hidden),
+        ("id.key.theirs-0123abcd.theirs-89abcdef", Hidden),
         ("docs.theirs-0123abcd/a", Read),
         ("plain.theirs-0123abcd", Write),
         ("plain.theirs-0badcafe", Hidden),

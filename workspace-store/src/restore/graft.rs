@@ -29,33 +29,7 @@ pub fn graft_edit(
 ) -> Result<SnapshotEdit> {
     let names = split_path(path)?;
     let mut plan = PlanNode::default();
-    let mut place = Some(current.tree);
-    for depth in 1..=names.len() {
-        let names = &names[..depth];
-        let found = lookup_path(reader, current, names)?;
-        place = directory_of(found.as_ref()).map(|(tree, _)| tree);
-        match found {
-            None => {
-                let attributes = Attributes {
-                    mode: MADE_DIRECTORY_MODE,
-                    ..current.attributes.clone()
-                };
-                plan.insert(names, Action::Directory(attributes));
-            }
-            Some(_) if place.is_some() => {}
-            Some(_) => {
-                return Err(StoreError::new(
-                    ErrorKind::InvalidInput,
-                    format!(
-                        "put a tree into '{}': '{}' is not a directory",
-                        display_path(path),
-                        display_path(&names.join(&b'/'))
-                    ),
-                )
-                .with_hint("choose another path, or move what is there away first"));
-            }
-        }
-    }
+    let place = plan_directories(reader, current, &names, &mut plan)?;
     let mut graft = Graft { reader, plan };
     let mut root_attributes = None;
     match (is_replacing, names.is_empty()) {
@@ -84,6 +58,47 @@ pub fn graft_edit(
         .run(&graft.plan)?;
     edit.root_attributes = root_attributes;
     Ok(edit)
+}
+
+/// Plans that a path and those on the way to it are directories; the tree of the last one, if it is
+/// there.
+///
+/// # Errors
+/// `InvalidInput` if something else is there.
+pub(super) fn plan_directories(
+    reader: &dyn ObjectReader,
+    current: &Root,
+    names: &[Name],
+    plan: &mut PlanNode,
+) -> Result<Option<TreeId>> {
+    let mut place = Some(current.tree);
+    for depth in 1..=names.len() {
+        let above = &names[..depth];
+        let found = lookup_path(reader, current, above)?;
+        place = directory_of(found.as_ref()).map(|(tree, _)| tree);
+        match found {
+            None => {
+                let attributes = Attributes {
+                    mode: MADE_DIRECTORY_MODE,
+                    ..current.attributes.clone()
+                };
+                plan.insert(above, Action::Directory(attributes));
+            }
+            Some(_) if place.is_some() => {}
+            Some(_) => {
+                return Err(StoreError::new(
+                    ErrorKind::InvalidInput,
+                    format!(
+                        "put something into '{}': '{}' is not a directory",
+                        display_path(&names.join(&b'/')),
+                        display_path(&above.join(&b'/'))
+                    ),
+                )
+                .with_hint("choose another path, or move what is there away first"));
+            }
+        }
+    }
+    Ok(place)
 }
 
 struct Graft<'a> {

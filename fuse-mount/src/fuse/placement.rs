@@ -25,6 +25,7 @@ use std::{fs, io, thread};
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Pid, gettid};
 use parking_lot::{Condvar, Mutex};
 
@@ -33,20 +34,27 @@ use parking_lot::{Condvar, Mutex};
 const APART: std::ops::Range<Duration> = Duration::from_micros(12)..Duration::from_micros(500);
 
 /// So many of them in a row, from one thread, are worth a placement.
-const APART_REQUESTS: u32 = 4;
+const APART_REQUESTS: u32 = 3;
 
 /// All CPUs are tried so often in a row before dispatch gives up for a while.
 const ROUNDS: usize = 2;
 
-/// How often the watcher looks whether dispatch gets on, and whether it is still of use.
-const TICK: Duration = Duration::from_millis(1);
-const WINDOW_TICKS: u32 = 20;
+/// How often the watcher looks whether dispatch gets on: the more seldom, the longer it did. Each
+/// look drives the program to another CPU for some requests.
+const MIN_TICK: Duration = Duration::from_millis(1);
+const MAX_TICK: Duration = Duration::from_millis(10);
+
+/// How often it looks whether dispatch is of use where it is.
+const WINDOW: Duration = Duration::from_millis(20);
 
 /// Fewer requests in a window are not worth a placement.
 const WINDOW_MIN_REQUESTS: u64 = 40;
 
-/// Ticks without progress after which dispatch is starving.
-const STARVING_TICKS: u32 = 2;
+/// A thread that ran so long between two looks isn't starving.
+const RUNNING: Duration = Duration::from_micros(200);
+
+/// Looks in a row without progress after which dispatch is starving.
+const STARVING_LOOKS: u32 = 2;
 
 /// How long dispatch stays an ordinary thread after it was starving; doubled each time.
 const MIN_PAUSE: Duration = Duration::from_millis(20);
@@ -80,6 +88,8 @@ struct Shared {
     has_given_up: AtomicBool,
     /// Where dispatch may run at all.
     allowed: OnceLock<CpuSet>,
+    /// The thread that watches.
+    watcher: OnceLock<Pid>,
     state: Mutex<State>,
     /// Dispatch was placed, or the session ends.
     changed_state: Condvar,
@@ -104,6 +114,7 @@ impl Placement {
             is_barred: AtomicBool::new(true),
             has_given_up: AtomicBool::new(false),
             allowed: OnceLock::new(),
+            watcher: OnceLock::new(),
             state: Mutex::default(),
             changed_state: Condvar::new(),
         });
@@ -218,6 +229,12 @@ impl Shared {
         let bind = || -> io::Result<()> {
             let mut only = CpuSet::new();
             only.set(cpu)?;
+            // The watcher would drive the program away each time it looks.
+            if let (Some(watcher), Some(allowed)) = (self.watcher.get(), self.allowed.get()) {
+                let mut others = *allowed;
+                others.unset(cpu)?;
+                sched_setaffinity(*watcher, &others)?;
+            }
             sched_setaffinity(self.dispatch, &only)?;
             set_policy(self.dispatch, libc::SCHED_IDLE)
         };
@@ -242,6 +259,7 @@ impl Shared {
     }
 
     fn watch(&self) {
+        let _ = self.watcher.set(gettid());
         match sched_getaffinity(self.dispatch) {
             Ok(allowed) if is_worthwhile(&allowed) => drop(self.allowed.set(allowed)),
             // Dispatch stays barred from placing itself.
@@ -307,33 +325,53 @@ impl Shared {
     /// Waits until dispatch starves or gives up (true), or is asked by nobody or by several threads
     /// (false).
     fn wait_while_useful(&self) -> bool {
-        let mut window = self.counts();
+        let start = Instant::now();
+        let (mut window, mut window_start) = (self.counts(), start);
         let mut last_begun = window.begun;
-        let (mut ticks, mut stuck_ticks) = (0, 0);
+        let (mut stuck_looks, mut run_time) = (0, Duration::ZERO);
         loop {
-            if self.wait(TICK) {
+            let tick = match stuck_looks {
+                0 => (start.elapsed() / 8).clamp(MIN_TICK, MAX_TICK),
+                _ => MIN_TICK,
+            };
+            if self.wait(tick) {
                 return false;
             }
             if self.has_given_up.load(Ordering::Relaxed) {
                 return true;
             }
-            let begun = self.begun.load(Ordering::Relaxed);
-            let is_stuck = begun == last_begun && self.has_work(begun);
-            stuck_ticks = if is_stuck { stuck_ticks + 1 } else { 0 };
-            last_begun = begun;
-            if stuck_ticks >= STARVING_TICKS && self.wants_cpu() {
-                return true;
-            }
-            ticks += 1;
-            if ticks == WINDOW_TICKS {
-                ticks = 0;
+            if window_start.elapsed() >= WINDOW {
                 let now = self.counts();
                 if !now.is_useful_since(&window) {
                     return false;
                 }
-                window = now;
+                (window, window_start) = (now, Instant::now());
+            }
+            let begun = self.begun.load(Ordering::Relaxed);
+            let is_stuck = begun == last_begun && self.has_work(begun);
+            last_begun = begun;
+            if !is_stuck {
+                stuck_looks = 0;
+                continue;
+            }
+            // One request may take long: then dispatch runs.
+            let before = std::mem::replace(&mut run_time, self.run_time());
+            stuck_looks = if run_time - before > RUNNING {
+                1
+            } else {
+                stuck_looks + 1
+            };
+            if stuck_looks >= STARVING_LOOKS && self.wants_cpu() {
+                return true;
             }
         }
+    }
+
+    /// How long dispatch has run on a CPU.
+    fn run_time(&self) -> Duration {
+        // clock_gettime(2) takes the clock of a thread as its complement and the kind of clock (6).
+        let clock = ClockId::from_raw((!self.dispatch.as_raw() << 3) | 6);
+        clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
     }
 
     /// Whether dispatch waits for nothing but a CPU.
@@ -467,6 +505,7 @@ mod tests {
             is_barred: AtomicBool::new(false),
             has_given_up: AtomicBool::new(false),
             allowed: OnceLock::from(sched_getaffinity(gettid()).unwrap()),
+            watcher: OnceLock::new(),
             state: Mutex::default(),
             changed_state: Condvar::new(),
         }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use crate::background::{Background, run_for};
 use crate::chunker::for_each_chunk;
 use crate::compress::compress;
 use crate::db::objects::{self, NewObject, Packed};
@@ -225,8 +226,10 @@ impl Inner {
         if threads <= 1 {
             return Ok(work()?.into_iter().collect());
         }
+        let background = Background::current();
+        let help = || run_for(background.as_ref(), work);
         std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(help)).collect();
             let mut stored: HashMap<u64, Node> = work()?.into_iter().collect();
             for other in others {
                 let more = other.join().unwrap_or_else(|_| {

@@ -48,6 +48,7 @@ pub mod actor;
 mod ancestry;
 pub mod attribution;
 pub mod audit;
+pub mod background;
 pub mod blame;
 mod blobs;
 pub mod check;

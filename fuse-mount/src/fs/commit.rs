@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
 use workspace_store::edit::SnapshotEdit;
 use workspace_store::error::{Result, StoreError};
 use workspace_store::object::{CommitKind, Root};
@@ -33,19 +34,20 @@ const SWITCH_MAX_HELD_CHANGES: usize = 256;
 impl Filesystem {
     /// Commits everything written so far: a point in time of the whole tree [G-6].
     pub fn commit(&self, request: CommitRequest) -> Result<CommitOutcome> {
-        let _guard = self.commit_lock.lock();
+        let _guard = self.lock_commits();
         self.submit_cut(Some(request), false)
     }
 
     /// Commits everything written so far as the policy would.
     pub fn commit_by_policy(&self) -> Result<CommitOutcome> {
+        let _hurry = self.background.hurry();
         let _guard = self.commit_lock.lock();
         self.submit_cut(Some(self.policy_request()), true)
     }
 
     /// The live tree as stored objects, without a commit.
     pub fn live_root(&self) -> Result<Root> {
-        let _guard = self.commit_lock.lock();
+        let _guard = self.lock_commits();
         self.submit_cut(None, false).map(|outcome| outcome.root)
     }
 
@@ -69,7 +71,13 @@ impl Filesystem {
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
         let written = cut.written_files();
-        let result = self.source.submit(submission);
+        let submit = || self.source.submit(submission);
+        // Only this part: programs may wait for what comes before and after it.
+        let result = if is_automatic {
+            self.background.run(submit)
+        } else {
+            submit()
+        };
         let result = {
             let mut state = self.state.lock();
             state.forget_writers(&written);
@@ -86,6 +94,12 @@ impl Filesystem {
             self.changed.notify_all();
         }
         result
+    }
+
+    /// Waits for the commit or switch that is under way; an automatic one hurries up.
+    fn lock_commits(&self) -> MutexGuard<'_, ()> {
+        let _hurry = self.background.hurry();
+        self.commit_lock.lock()
     }
 
     /// Stores a cut while nobody else gets at the state.
@@ -115,7 +129,7 @@ impl Filesystem {
         wanted: &dyn Fn(&Root) -> Result<NextVersion>,
         request: CommitRequest,
     ) -> Result<SwitchOutcome> {
-        let _guard = self.commit_lock.lock();
+        let _guard = self.lock_commits();
         let mut now = self.submit_cut(None, false)?.root;
         let mut target = wanted(&now)?;
         for _ in 1..SWITCH_ATTEMPTS {
@@ -196,7 +210,7 @@ impl Filesystem {
     /// # Errors
     /// Of the commit and the journal.
     pub fn scrub(&self, request: CommitRequest) -> Result<()> {
-        let _guard = self.commit_lock.lock();
+        let _guard = self.lock_commits();
         self.submit_cut(Some(request), false)?;
         let mut state = self.state.lock();
         if !state.journal.is_empty() {
@@ -220,12 +234,14 @@ impl Filesystem {
             let _state = self.state.lock();
             self.changed.notify_all();
         }
+        let hurry = self.background.hurry();
         if let Some(thread) = self.policy_thread.lock().take()
             && thread.join().is_err()
         {
             tracing::error!("the commit thread panicked");
         }
-        let _guard = self.commit_lock.lock();
+        drop(hurry);
+        let _guard = self.lock_commits();
         if !self.options.is_read_only {
             self.submit_cut(Some(self.policy_request()), false)?;
         }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use workspace_store::background::Background;
 use workspace_store::id::CommitId;
 use workspace_store::object::Root;
 use workspace_store::source::WorkspaceSource;
@@ -124,6 +125,8 @@ pub struct Filesystem {
     pub(super) sessions: Mutex<Vec<Attached>>,
     pub(super) next_session: AtomicU64,
     pub(super) commit_lock: Mutex<()>,
+    /// What automatic commits run in.
+    pub(super) background: Arc<Background>,
     /// Bytes of the journal that are on the disk.
     pub(super) synced: Mutex<u64>,
     pub(super) is_read_only: AtomicBool,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
+use workspace_store::background::Background;
 use workspace_store::error::{ErrorKind, Result, StoreError};
 use workspace_store::source::WorkspaceSource;
 
@@ -124,6 +125,7 @@ impl Filesystem {
             sessions: Mutex::new(Vec::new()),
             next_session: AtomicU64::new(1),
             commit_lock: Mutex::new(()),
+            background: Background::new(),
             synced: Mutex::new(0),
             is_read_only: AtomicBool::new(is_read_only),
             is_closing: AtomicBool::new(false),

@@ -857,12 +857,48 @@ impl Drop for SmallDisk {
     }
 }
 
+#[test]
+fn an_automatic_commit_gives_way_until_somebody_waits_for_it() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let normal = nice_value();
+    let overlay = Overlay::new();
+    let source = Arc::new(Refusing::new(overlay.source()));
+    let mounted = overlay.open_source(source.clone(), "overlay", false);
+    source.is_slow.store(true, Relaxed);
+    mounted.filesystem.set_policy(CommitPolicy {
+        enabled: true,
+        quiet: Duration::ZERO,
+        max_interval: Duration::ZERO,
+    });
+    mounted.create(ROOT, "file", b"content");
+    wait_until("automatic commit", || {
+        !source.nice.lock().unwrap().is_empty()
+    });
+    mounted.filesystem.set_policy(CommitPolicy {
+        enabled: false,
+        ..Default::default()
+    });
+    mounted.create(ROOT, "more", b"content");
+    // Waits for the other one, which waits for its priority.
+    assert!(mounted.filesystem.commit(manual()).unwrap().is_new);
+    assert!(source.was_raised.load(Relaxed));
+    let found = source.nice.lock().unwrap().clone();
+    assert!(found[0] > normal, "the automatic one: {found:?}");
+    assert_eq!(found[1..], [normal], "the one asked for");
+    mounted.filesystem.close().unwrap();
+}
+
 /// A source that refuses commits when told to.
 #[derive(Debug)]
 struct Refusing {
     inner: Arc<dyn WorkspaceSource>,
     refuses: std::sync::atomic::AtomicBool,
     failures: std::sync::atomic::AtomicU64,
+    /// The next submission takes until its thread's priority is raised.
+    is_slow: std::sync::atomic::AtomicBool,
+    was_raised: std::sync::atomic::AtomicBool,
+    /// Nice values of the submissions' threads when they began.
+    nice: std::sync::Mutex<Vec<i32>>,
     /// Called once, when the next commit is stored.
     meanwhile: std::sync::Mutex<Option<Meanwhile>>,
 }
@@ -881,6 +917,9 @@ impl Refusing {
             inner,
             refuses: false.into(),
             failures: 0.into(),
+            is_slow: false.into(),
+            was_raised: false.into(),
+            nice: Default::default(),
             meanwhile: None.into(),
         }
     }
@@ -941,6 +980,12 @@ impl WorkspaceSource for Refusing {
         submission: workspace_store::source::Submission,
     ) -> workspace_store::Result<workspace_store::source::Submitted> {
         use std::sync::atomic::Ordering::Relaxed;
+        let nice = nice_value();
+        self.nice.lock().unwrap().push(nice);
+        if self.is_slow.swap(false, Relaxed) {
+            wait_until("raised priority", || nice_value() < nice);
+            self.was_raised.store(true, Relaxed);
+        }
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(Meanwhile(act)) = meanwhile {
             act();
@@ -954,6 +999,12 @@ impl WorkspaceSource for Refusing {
         }
         self.inner.submit(submission)
     }
+}
+
+/// Of the calling thread.
+fn nice_value() -> i32 {
+    // SAFETY: a system call without pointers.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {

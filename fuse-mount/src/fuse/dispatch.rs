@@ -31,6 +31,10 @@ use super::uid_map::{Direction, translate_acl};
 use super::workers::{Job, Outstanding, Workers};
 use crate::fs::request::{Caller, Changed, Errno, Failure, HeldAnswer, Mode, Request, Response};
 
+/// A write of so many bytes is handed to a worker: while that copies them to the disk, dispatch
+/// copies the next ones from the kernel.
+const LARGE_WRITE_BYTES: usize = 256 * 1024;
+
 /// Told when INIT arrives: records what was agreed on.
 pub(super) type OnInit = Box<dyn Fn(&Negotiated) -> std::io::Result<()> + Send + Sync>;
 
@@ -201,6 +205,11 @@ impl Server {
             }
         };
         match operation {
+            Operation::Filesystem(Request::Write { data, .. })
+                if mode == Mode::Inline && data.len() >= LARGE_WRITE_BYTES =>
+            {
+                Outcome::HandOver
+            }
             Operation::Filesystem(request) if self.holds.take(&header, &request, bytes, mode) => {
                 Outcome::Silent
             }

@@ -190,6 +190,11 @@ fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
         "diff demo HEAD~1 HEAD --stat",
         "diff demo HEAD~1 HEAD --name-status",
         "diff demo HEAD HEAD~1 --no-renames",
+        "blame demo docs",
+        "blame demo docs/other --lines",
+        "blame demo src/main.rs",
+        "runs demo",
+        "conflicts demo",
         "operations demo",
         "branch list demo",
         "tag list demo",
@@ -222,6 +227,10 @@ fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
             vec!["ls".to_owned(), format!("demo:{path}")],
             vec!["cat".to_owned(), format!("demo@HEAD~1:{path}")],
             vec!["log".to_owned(), "demo".to_owned(), path.to_owned()],
+            vec!["blame".to_owned(), "demo".to_owned(), path.to_owned()],
+            ["blame", "demo", path, "--lines"]
+                .map(str::to_owned)
+                .to_vec(),
             ["restore", "demo", path, "--from", "HEAD~1", "--yes"]
                 .map(str::to_owned)
                 .to_vec(),
@@ -528,6 +537,8 @@ fn g9_every_route_that_is_not_opened_is_closed_to_principals() {
         &["grant", "demo", "ada", "/", "write"],
         &["revoke", "demo", "ada", "vault"],
         &["daemon", "stop"],
+        &["purge", "demo", "docs/text", "--yes"],
+        &["ui", "demo", "--no-open"],
         &["audit", "--verify"],
         &["audit", "--by", "root"],
     ] {
@@ -717,4 +728,133 @@ fn a_workspace_can_be_handed_back_to_the_owner() {
     let unknown = store.kura(&["handoff", "demo", "--to", "nobody"]);
     assert_eq!(unknown.code, NOT_FOUND, "{unknown}");
     assert!(unknown.stderr.contains("hand over to nobody"), "{unknown}");
+}
+
+#[test]
+fn g9_blame_and_runs_tell_what_can_be_seen() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    store.commit_by_hand("demo");
+    let mount = store.mount("demo");
+    let owner = |run: &str, script: &str| {
+        let mut command = store.command();
+        command.args(["run", "--run-id", run, "--", "sh", "-c", script]);
+        run_in(&mut command, &mount.path).ok();
+        head(&store)
+    };
+    let visible = owner("open", "echo more >>docs/text");
+    let hidden = owner(
+        "secret",
+        "echo x >>docs/id.key; printf 'one\ntwo\n' >vault/plan",
+    );
+    let both = owner("both", "mv vault/plan docs/plan; echo y >>docs/id.key");
+
+    // The last change of a directory is the last one that can be seen of it.
+    let changed = |path: &str| agent.json(&["blame", "demo", path])["newest"].clone();
+    assert_eq!(changed("docs/text")["commit"]["id"], visible);
+    assert_eq!(changed("docs")["commit"]["id"], both);
+    assert_eq!(
+        agent.json(&["blame", "demo@HEAD~1", "docs"])["newest"]["commit"]["id"],
+        visible
+    );
+    // A file that came out of a hidden place is new; the owner knows better.
+    let origins = |found: &Value| -> Vec<String> {
+        let list = found["origins"].as_array().unwrap().iter();
+        list.map(|origin| origin["commit"]["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let arguments = ["blame", "demo", "docs/plan", "--lines"];
+    let seen = agent.json(&arguments);
+    assert_eq!(origins(&seen), [both.clone()]);
+    assert_eq!(seen["newest"]["commit"]["message"], "");
+    assert_eq!(seen["newest"]["actors"][0].get("process"), None, "{seen}");
+    let all = store.json(&arguments);
+    assert!(origins(&all).contains(&hidden), "{all}");
+
+    // A run that changed hidden paths only doesn't exist; of another one that part doesn't.
+    let listed = |runs: &Value| -> Vec<(String, u64, usize)> {
+        let steps = runs["steps"].as_array().unwrap().iter();
+        let step = |step: &Value| {
+            let words = step["command"].as_array().map_or(0, Vec::len);
+            let run = step["run"].as_str().unwrap().to_owned();
+            (run, step["path_count"].as_u64().unwrap(), words)
+        };
+        steps.map(step).collect()
+    };
+    let named = |run: &str, paths: u64, words: usize| (run.to_owned(), paths, words);
+    assert_eq!(
+        listed(&agent.json(&["runs", "demo"])),
+        [named("both", 1, 0), named("open", 2, 0)]
+    );
+    assert_eq!(
+        listed(&store.json(&["runs", "demo"])),
+        [
+            named("both", 3, 3),
+            named("secret", 2, 3),
+            named("open", 2, 3)
+        ]
+    );
+}
+
+#[test]
+fn g9_a_principal_runs_merges_and_resolves_with_its_token() {
+    let store = TestStore::new();
+    let ada = demo(&store);
+    let bob = Agent::new(&store, "bob");
+    bob.grant("/", "write");
+    store.ok(&["fork", "demo", "other"]);
+    store.ok(&["revoke", "other", "bob", "/"]);
+    for (name, word) in [("demo", "ours"), ("other", "theirs")] {
+        let mount = store.mount(name);
+        shell_ok(&mount.path, &format!("echo {word} >src/main.rs"));
+        store.commit(name, word);
+        store.unmount(&mount);
+    }
+    // Of what one has no grant for nobody hears whether it is there.
+    let merge = |agent: &Agent<'_>, from: &str| agent.kura(&["merge", "demo", from]);
+    let (there, absent) = (merge(&bob, "other"), merge(&bob, "where"));
+    assert_eq!((there.code, absent.code), (NOT_FOUND, NOT_FOUND));
+    assert_eq!(there.stderr, absent.stderr.replace("where", "other"));
+    assert_eq!(merge(&ada, "other").code, DENIED);
+    // Everything comes along, so everything must be seen.
+    store.ok(&["grant", "other", "bob", "/", "read"]);
+    store.ok(&["grant", "other", "bob", "vault", "hidden"]);
+    assert_eq!(merge(&bob, "other").code, DENIED);
+    store.ok(&["revoke", "other", "bob", "vault"]);
+    let merged = merge(&bob, "other");
+    assert_eq!(merged.code, 8, "{merged}");
+    let conflicts = bob.json(&["conflicts", "demo"]);
+    assert_eq!(conflicts["conflicts"][0]["path"], "src/main.rs");
+    ada.refused(DENIED, &["resolve", "demo", "src/main.rs", "--ours"]);
+    bob.ok(&["resolve", "demo", "src/main.rs", "--theirs"]);
+    assert_eq!(bob.ok(&["cat", "demo:src/main.rs"]).stdout, "theirs\n");
+    let newest = &bob.json(&["log", "demo"])["commits"][0];
+    assert_eq!(newest["author"], "bob");
+
+    // What is run belongs to the token's principal; only its own step can be ended.
+    let mount = store.mount("demo");
+    let mut command = store.command();
+    command
+        .env("KURA_TOKEN_FILE", &bob.token)
+        .args(["run", "--workspace", "demo", "--run-id", "mine", "--"])
+        .args(["sh", "-c", "echo bob >src/main.rs; exit 3"]);
+    let ended = run_in(&mut command, &mount.path);
+    assert_eq!(ended.code, 3, "{ended}");
+    let step = &bob.json(&["runs", "demo"])["steps"][0];
+    assert_eq!(
+        (&step["run"], &step["principal"], &step["exit_code"]),
+        (&"mine".into(), &"bob".into(), &3.into())
+    );
+    assert_eq!(step["path_count"], 1, "{step}");
+    let other_step = r#"{"run": "mine", "step": 1, "message": ""}"#;
+    let (status, answer) = ada.request("POST", "/v1/workspaces/demo/runs/end", other_step);
+    assert_eq!(status, 404, "{answer}");
+    // Who may write nothing runs nothing.
+    let reader = Agent::new(&store, "reader");
+    reader.grant("/", "read");
+    reader.refused(DENIED, &["run", "--workspace", "demo", "--", "true"]);
+}
+
+fn run_in(command: &mut Command, directory: &std::path::Path) -> Run {
+    run(command.current_dir(directory))
 }

@@ -439,6 +439,15 @@ fn fuse_a_purge_leaves_what_another_name_of_the_file_has() {
     let read = |path: &str| store.kura(&["cat", &format!("demo@HEAD~1:{path}")]);
     assert_eq!(read("b").ok().stdout, "shared\n");
     assert_eq!(read("c").code, 4);
+    // Everything else can be written out.
+    let target = store.scratch("out");
+    let out = target.to_string_lossy();
+    let written = store.ok(&["export", "demo@HEAD~1", &out, "--json"]);
+    assert!(written.stdout.contains("'c' is left out"), "{written}");
+    let names = fs::read_dir(&target).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{BlobId, CommitId};
 use crate::lookup;
 use crate::object::{Commit, Node, Root};
+use crate::path::is_at_or_below;
 use crate::reader::ObjectReader;
 use crate::store::Store;
 
@@ -25,6 +26,9 @@ use crate::store::Store;
 const TEXT_MAX_BYTES: u64 = 16 << 20;
 /// After this time a coarser comparison of two versions is good enough.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
+
+/// Which paths exist for who asks.
+pub type Sees<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// A commit that changed a path.
 #[derive(Debug, Clone)]
@@ -58,12 +62,12 @@ struct Wanted {
 
 impl Store {
     /// The newest commit from `start` back that changed a path; if it is a directory, something
-    /// below it.
+    /// below it. Changes of paths that `sees` refuses don't exist.
     ///
     /// # Errors
     /// `NotFound` if none has.
-    pub fn blame_path(&self, start: CommitId, path: &[u8]) -> Result<PathOrigin> {
-        self.last_change(start, path)?.ok_or_else(|| {
+    pub fn blame_path(&self, start: CommitId, path: &[u8], sees: Sees<'_>) -> Result<PathOrigin> {
+        self.last_change(start, path, sees)?.ok_or_else(|| {
             StoreError::new(
                 ErrorKind::NotFound,
                 format!("no commit has changed '{}'", String::from_utf8_lossy(path)),
@@ -72,14 +76,19 @@ impl Store {
         })
     }
 
-    /// The origin of each line of a text file at `start`.
+    /// The origin of each line of a text file at `start`. A file that came from a path that `sees`
+    /// refuses is new.
     ///
     /// # Errors
     /// `NotFound` if there is no such file, `InvalidInput` if it isn't text.
-    pub fn blame_lines(&self, start: CommitId, path: &[u8]) -> Result<LineOrigins> {
+    pub fn blame_lines(&self, start: CommitId, path: &[u8], sees: Sees<'_>) -> Result<LineOrigins> {
         let root = &self.commit(start)?.root;
         let shown = String::from_utf8_lossy(path).into_owned();
-        let blob = self.blob_at(root, path)?.ok_or_else(|| {
+        let blob = match sees(path) {
+            true => self.blob_at(root, path)?,
+            false => None,
+        };
+        let blob = blob.ok_or_else(|| {
             StoreError::new(ErrorKind::NotFound, format!("there is no file '{shown}'"))
         })?;
         let content = self.text(blob)?.ok_or_else(|| {
@@ -100,11 +109,11 @@ impl Store {
             lines: (0..newest.len()).map(|line| (line, line)).collect(),
         }];
         while let Some(wanted) = waiting.pop() {
-            let Some(origin) = self.last_change(wanted.commit, &wanted.path)? else {
+            let Some(origin) = self.last_change(wanted.commit, &wanted.path, sees)? else {
                 continue;
             };
             let mut left = wanted.lines;
-            for (parent, earlier_path) in self.earlier_places(&origin, wanted.blob)? {
+            for (parent, earlier_path) in self.earlier_places(&origin, wanted.blob, sees)? {
                 if left.is_empty() {
                     break;
                 }
@@ -150,8 +159,39 @@ impl Store {
     }
 
     /// The first commit, from `start` back over first parents, that changed a path.
-    fn last_change(&self, start: CommitId, path: &[u8]) -> Result<Option<PathOrigin>> {
-        let found = self.inner.database.read(|connection| {
+    fn last_change(
+        &self,
+        start: CommitId,
+        path: &[u8],
+        sees: Sees<'_>,
+    ) -> Result<Option<PathOrigin>> {
+        let mut next = Some(start);
+        while let Some(start) = next {
+            let Some(id) = self.last_touching(start, path)? else {
+                break;
+            };
+            let commit = self.commit(id)?;
+            let mut changes = self.attributed_changes(id)?;
+            changes.retain(|change| sees(&change.change.path));
+            let own = changes.iter().find(|change| *change.change.path == *path);
+            let is_below = |change: &&AttributedChange| is_at_or_below(&change.change.path, path);
+            if let Some(change) = own.or_else(|| changes.iter().find(is_below)) {
+                return Ok(Some(PathOrigin {
+                    id,
+                    path: path.to_vec(),
+                    change: change.clone(),
+                    commit,
+                }));
+            }
+            // Another path has the same hash, or nothing that changed is seen: go on behind it.
+            next = commit.parents.first().copied();
+        }
+        Ok(None)
+    }
+
+    /// The same by the hash of the path alone.
+    fn last_touching(&self, start: CommitId, path: &[u8]) -> Result<Option<CommitId>> {
+        self.inner.database.read(|connection| {
             let touching = history::touching(connection, path_hash(path))?;
             let mut next = Some(history::require(connection, start)?.number);
             while let Some(row) = next {
@@ -161,30 +201,7 @@ impl Store {
                 next = history::first_parent(connection, row)?;
             }
             Ok(None)
-        })?;
-        let Some(id) = found else { return Ok(None) };
-        let changes = self.attributed_changes(id)?;
-        let own = changes.iter().find(|change| *change.change.path == *path);
-        let is_below = |change: &&AttributedChange| {
-            let rest = change.change.path.strip_prefix(path);
-            path.is_empty() || rest.is_some_and(|rest| rest.starts_with(b"/"))
-        };
-        let change = match own.or_else(|| changes.iter().find(is_below)) {
-            Some(change) => change.clone(),
-            // Another path has the same hash: go on behind it.
-            None => {
-                return match self.commit(id)?.parents.first() {
-                    Some(parent) => self.last_change(*parent, path),
-                    None => Ok(None),
-                };
-            }
-        };
-        Ok(Some(PathOrigin {
-            id,
-            commit: self.commit(id)?,
-            path: path.to_vec(),
-            change,
-        }))
+        })
     }
 
     /// Where the content of a changed path was before: commits and paths.
@@ -192,6 +209,7 @@ impl Store {
         &self,
         origin: &PathOrigin,
         blob: BlobId,
+        sees: Sees<'_>,
     ) -> Result<Vec<(CommitId, Vec<u8>)>> {
         let mut places = Vec::new();
         for (position, parent) in origin.commit.parents.iter().enumerate() {
@@ -205,7 +223,7 @@ impl Store {
             let mut gone: Vec<_> = self
                 .changes(origin.id)?
                 .into_iter()
-                .filter(|change| change.kind == ChangeKind::Deleted)
+                .filter(|change| change.kind == ChangeKind::Deleted && sees(&change.path))
                 .collect();
             // Most renamed files keep their name in another directory.
             gone.sort_by_key(|change| name(&change.path) != own_name);

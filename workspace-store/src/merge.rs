@@ -660,8 +660,8 @@ impl Merge<'_> {
         unreachable!("there are more numbers than names")
     }
 
-    /// A file with several names that one side changed does not go away because each side took
-    /// away other names of it.
+    /// A file with several names does not go away because each side took away other names of it, or
+    /// one side all of them and the other one changed it.
     fn keep_last_names(&mut self) -> Result<()> {
         let (Some(base_links), Some(our_links)) = (self.base.links, self.ours.links) else {
             return Ok(());
@@ -697,7 +697,9 @@ impl Merge<'_> {
             // A join at one of its names saw what `ours` did to it, but not what `theirs` did.
             let is_joined = !self.links.contains_key(&id)
                 && paths.iter().any(|path| self.joined.contains(path));
-            if !is_changed || has_names || is_joined || staying.contains(&id) {
+            // `ours` has it, or it wouldn't be lost here.
+            let is_wanted = is_changed || self.is_linked_in(self.theirs, id)?;
+            if !is_wanted || has_names || is_joined || staying.contains(&id) {
                 continue;
             }
             self.keep_name(id, &paths, &base.inode, &ours.inode)?;

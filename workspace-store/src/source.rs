@@ -113,6 +113,8 @@ pub struct Submission {
     pub edit: SnapshotEdit,
     /// Who changed it.
     pub attribution: Attribution,
+    /// Where the workspace is mounted, if that is one place.
+    pub mountpoint: Option<String>,
     /// The commit to make; `None` takes a checkpoint that leaves the branch alone.
     pub commit: Option<CommitRequest>,
     /// What the commit says beside the tree.

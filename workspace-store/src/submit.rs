@@ -39,6 +39,7 @@ pub(crate) struct Target {
 pub(crate) struct OverlayUpdate {
     is_automatic: bool,
     attribution: Attribution,
+    mountpoint: Option<String>,
     pub(crate) first_journal_segment: u64,
     pub(crate) next_inode_number: u64,
     pub(crate) inode_records: BTreeMap<(u64, Name), Option<InodeRecord>>,
@@ -132,6 +133,7 @@ impl Inner {
         let update = OverlayUpdate {
             is_automatic: submission.is_automatic,
             attribution: submission.attribution,
+            mountpoint: submission.mountpoint,
             first_journal_segment: submission.first_journal_segment,
             next_inode_number: submission.next_inode_number,
             inode_records: submission.inode_records,
@@ -181,7 +183,9 @@ impl Inner {
             if !is_automatic || !changes.paths.is_empty() {
                 let parents = [Some(expected_head), lineage.merged];
                 let parents = parents.into_iter().flatten().collect();
-                let commit = Prepared::new(parents, root.clone(), conflicts, request, &changes)?;
+                let mut commit =
+                    Prepared::new(parents, root.clone(), conflicts, request, &changes)?;
+                commit.source.mount = update.as_ref().and_then(|update| update.mountpoint.clone());
                 prepared = Some(commit);
             }
         }
@@ -273,9 +277,12 @@ impl From<Changes> for AttributedChanges {
 
 impl AttributedChanges {
     /// From where they came, as far as that is the same for all.
-    fn source(&self) -> Option<AuditSource> {
+    fn source(&self) -> AuditSource {
         let mut actors = self.paths.iter().flat_map(|change| &change.actors);
-        let mut common = AuditSource::of_actor("mount", actors.next()?);
+        let Some(first) = actors.next() else {
+            return AuditSource::of_surface("mount");
+        };
+        let mut common = AuditSource::of_actor("mount", first);
         let mut last = None;
         for actor in actors {
             if last == Some(actor) {
@@ -293,7 +300,7 @@ impl AttributedChanges {
             common.step = common.step.filter(|step| other.step == Some(*step));
             common.run = common.run.filter(|run| other.run.as_ref() == Some(run));
         }
-        Some(common)
+        common
     }
 
     /// Gives a commit that nobody asked for the principal, run and step that all changes have.
@@ -340,7 +347,7 @@ struct Prepared {
     commit: Commit,
     conflicts: PreparedConflicts,
     /// From where the changes of a mount came, as far as that is the same for all.
-    source: Option<AuditSource>,
+    source: AuditSource,
     changes: PreparedChanges,
 }
 
@@ -399,9 +406,9 @@ impl Prepared {
         }
         db::refs::move_branch(connection, branch.number, number)?;
         let time_ns = i64::try_from(self.commit.time.as_nanoseconds()).unwrap_or(i64::MAX);
-        let source = match &self.source {
-            Some(source) if target.source == "mount" => source.to_text(),
-            _ => target.source.to_owned(),
+        let source = match target.source {
+            "mount" => self.source.to_text(),
+            other => other.to_owned(),
         };
         record(
             connection,

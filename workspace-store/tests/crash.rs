@@ -63,6 +63,7 @@ fn child() {
             .collect();
         let submission = Submission {
             attribution: Default::default(),
+            mountpoint: None,
             expected_head: head.commit,
             base: head.root.clone(),
             edit: SnapshotEdit::changing(&head.root, entries),

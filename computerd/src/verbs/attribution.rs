@@ -16,13 +16,12 @@ use workspace_store::id::{random_bytes, to_hex};
 use workspace_store::object::{Commit, CommitKind, Timestamp};
 use workspace_store::path::is_at_or_below;
 use workspace_store::policy::Access;
-use workspace_store::runs::NewRunStep;
-use workspace_store::workspace::WorkspaceInfo;
+use workspace_store::runs::{NewRunStep, RunStep};
 
 use crate::access::Scope;
 use crate::convert;
-use crate::daemon::{Daemon, clean_path, commit_request};
-use crate::error::Result;
+use crate::daemon::{clean_path, commit_request};
+use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 
 /// Steps of a list when the client doesn't say how many.
@@ -113,53 +112,64 @@ pub fn visible_changes(scope: &Scope, id: CommitId) -> Result<Vec<AttributedChan
     }
     changes.retain(|change| scope.policy.access(&change.change.path) > Access::Hidden);
     for change in &mut changes {
-        let mut seen = Vec::new();
-        for actor in std::mem::take(&mut change.actors) {
-            let actor = match actor.principal == scope.principal {
-                true => actor,
-                false => Arc::new(Actor::of_principal(actor.principal.clone())),
-            };
-            if !seen.contains(&actor) {
-                seen.push(actor);
-            }
-        }
-        change.actors = seen;
+        mask(scope, change);
     }
     Ok(changes)
 }
 
-fn origin(origin: &PathOrigin) -> ChangeOrigin {
-    ChangeOrigin {
-        commit: convert::commit(origin.id, &origin.commit, Vec::new(), None),
+/// Of others than the one who asks only the principal is told.
+fn mask(scope: &Scope, change: &mut AttributedChange) {
+    let mut seen = Vec::new();
+    for actor in std::mem::take(&mut change.actors) {
+        let actor = match actor.principal == scope.principal {
+            true => actor,
+            false => Arc::new(Actor::of_principal(actor.principal.clone())),
+        };
+        if !seen.contains(&actor) {
+            seen.push(actor);
+        }
+    }
+    change.actors = seen;
+}
+
+fn origin(scope: &Scope, mut origin: PathOrigin) -> Result<ChangeOrigin> {
+    let commit = if scope.is_restricted() {
+        mask(scope, &mut origin.change);
+        scope.commit_info(origin.id, &origin.commit, Vec::new())?
+    } else {
+        convert::commit(origin.id, &origin.commit, Vec::new(), None)
+    };
+    Ok(ChangeOrigin {
+        commit,
         path: origin.path.as_slice().into(),
         change: convert::variant_name(&origin.change.change.kind),
         actors: actors(&origin.commit, &origin.change)
             .iter()
             .map(|found| actor(found))
             .collect(),
-    }
+    })
 }
 
 /// Who last changed a path, and its lines.
 pub fn blame(call: &Call, query: BlameQuery) -> Result<BlameResult> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let start = match &query.revision {
-        Some(revision) => daemon.store.resolve(workspace.id, revision)?,
-        None => daemon
-            .store
-            .branch(workspace.id, &workspace.default_branch)?,
-    };
+    let scope = call.scope(None)?;
+    let store = &scope.daemon.store;
+    let start = scope.resolve(query.revision.as_deref().unwrap_or("HEAD"))?;
     let path = clean_path(query.path.as_bytes())?;
-    let newest = origin(&daemon.store.blame_path(start, &path)?);
+    scope.note_if_hidden(&path);
+    let sees = |path: &[u8]| scope.policy.access(path) > Access::Hidden;
+    let newest = origin(&scope, store.blame_path(start, &path, &sees)?)?;
     let found = if query.lines {
-        daemon.store.blame_lines(start, &path)?
+        store.blame_lines(start, &path, &sees)?
     } else {
         Default::default()
     };
+    let origins = found.origins.into_iter();
     Ok(BlameResult {
         newest,
-        origins: found.origins.iter().map(origin).collect(),
+        origins: origins
+            .map(|found| origin(&scope, found))
+            .collect::<Result<_>>()?,
         lines: found
             .lines
             .into_iter()
@@ -180,15 +190,16 @@ fn make_run_id() -> Result<String> {
 /// A command begins.
 pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.acts_as(request.principal.as_ref())?;
+    let scope = call.scope(request.principal.as_ref())?;
+    scope.require_some_write("run")?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
     let run = match request.run {
         Some(run) => run,
         None => make_run_id()?,
     };
     // What others left uncommitted is not this command's.
-    let branch = daemon.branch_name(&workspace, request.branch.as_ref())?;
-    daemon.commit_by_policy(&workspace, &branch)?;
+    let branch = daemon.branch_name(workspace, request.branch.as_ref())?;
+    daemon.commit_by_policy(workspace, &branch)?;
     let source = call.source();
     let step = daemon.store.begin_run_step(
         workspace.id,
@@ -202,7 +213,7 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
     )?;
     let details = serde_json::json!({"step": step, "command": request.command});
     daemon.audit(
-        &principal,
+        principal,
         "api",
         "run.begin",
         Some(workspace.id),
@@ -215,72 +226,85 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
 /// A command has ended: what it left is committed with its run and step.
 pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
-    let principal = call.acts_as(request.principal.as_ref())?;
+    let scope = call.scope(request.principal.as_ref())?;
+    let (workspace, principal) = (&scope.workspace, &scope.principal);
+    let steps = daemon
+        .store
+        .run_steps(workspace.id, Some(&request.run), 0)?;
+    let is_own = |step: &RunStep| step.step == request.step && step.principal == *principal;
+    if scope.is_restricted() && !steps.iter().any(is_own) {
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "end step {} of {}: it was never begun",
+                request.step, request.run
+            ),
+        )
+        .with_hint("`kura runs NAME` lists them"));
+    }
     daemon
         .store
         .end_run_step(workspace.id, &request.run, request.step, request.exit_code)?;
     let details = serde_json::json!({"step": request.step, "exit_code": request.exit_code});
     daemon.audit(
-        &principal,
+        principal,
         "api",
         "run.end",
         Some(workspace.id),
         &request.run,
         details,
     );
-    let branch = daemon.branch_name(&workspace, request.branch.as_ref())?;
+    let branch = daemon.branch_name(workspace, request.branch.as_ref())?;
     // Not a named commit: a command that changed nothing leaves none.
-    let mut commit = commit_request(&principal, CommitKind::Snapshot, &request.message);
+    let mut commit = commit_request(principal, CommitKind::Snapshot, &request.message);
     commit.run = Some(request.run.clone());
     commit.step = Some(request.step);
-    let _access = daemon.write_access(&workspace, &branch, &principal)?;
-    let head = daemon.clean_head(workspace.id, &branch, commit)?;
+    let _access = daemon.write_access(workspace, &branch, principal)?;
+    let mut head = daemon.clean_head(workspace.id, &branch, commit)?;
+    // One that took in hidden changes only doesn't exist.
+    head.is_new &= scope.exists(head.commit)?;
     let mut ended = RunEnded {
         run: request.run,
         step: request.step,
         exit_code: request.exit_code,
-        commit: head.commit.to_hex(),
+        commit: scope.shown(head.commit)?.to_hex(),
         is_new: head.is_new,
         changes: Default::default(),
         operation: None,
     };
     if head.is_new {
-        ended.changes = convert::change_counts(&daemon.store.changes(head.commit)?);
-        ended.operation = daemon.operation_of(&workspace, head.commit)?;
+        ended.changes = convert::change_counts(&scope.changes(head.commit)?.0);
+        ended.operation = daemon.operation_of(workspace, head.commit)?;
     }
     Ok(ended)
 }
 
-/// Steps of runs, newest first; last those that nobody began with `kura run`.
+/// Steps of runs, newest first; last those that nobody began with `kura run`. To whom anything is
+/// hidden, others' steps are told as far as they changed what can be seen, without their commands.
 pub fn runs(call: &Call, query: RunQuery) -> Result<RunList> {
-    let daemon = &call.daemon;
-    let workspace = daemon.store.workspace(&call.workspace)?;
+    let scope = call.scope(None)?;
+    let (store, workspace) = (&scope.daemon.store, scope.workspace.id);
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT) as usize;
     let run = query.run.as_deref();
-    let mut steps = Vec::new();
-    for known in daemon.store.run_steps(workspace.id, run, limit)? {
-        let mut step = RunStepInfo {
-            run: known.run,
-            step: Some(known.step),
-            principal: known.principal,
-            command: known.command,
-            started: Some(convert::time(known.started)),
-            ended: known.ended.map(convert::time),
-            exit_code: known.exit_code,
-            commits: Vec::new(),
-            path_count: 0,
-        };
-        count_changes(daemon, &workspace, &mut step)?;
-        steps.push(step);
-    }
-    for (run, number, principal) in daemon.store.unknown_run_steps(workspace.id, run)? {
-        if steps.len() >= limit {
-            break;
-        }
-        let mut step = RunStepInfo {
+    let read_limit = if scope.is_restricted() { 0 } else { limit };
+    let known = store.run_steps(workspace, run, read_limit)?;
+    let known = known.into_iter().map(|step| RunStepInfo {
+        run: step.run,
+        step: Some(step.step),
+        principal: step.principal,
+        command: step.command,
+        started: Some(convert::time(step.started)),
+        ended: step.ended.map(convert::time),
+        exit_code: step.exit_code,
+        commits: Vec::new(),
+        path_count: 0,
+    });
+    let unknown = store.unknown_run_steps(workspace, run)?;
+    let unknown = unknown
+        .into_iter()
+        .map(|(run, step, principal)| RunStepInfo {
             run,
-            step: number,
+            step,
             principal,
             command: Vec::new(),
             started: None,
@@ -288,28 +312,46 @@ pub fn runs(call: &Call, query: RunQuery) -> Result<RunList> {
             exit_code: None,
             commits: Vec::new(),
             path_count: 0,
-        };
-        count_changes(daemon, &workspace, &mut step)?;
+        });
+    let mut steps = Vec::new();
+    for mut step in known.chain(unknown) {
+        if steps.len() >= limit {
+            break;
+        }
+        count_changes(&scope, &mut step)?;
+        if scope.is_restricted() && step.principal != scope.principal {
+            if step.path_count == 0 {
+                continue;
+            }
+            step.command.clear();
+        }
         steps.push(step);
     }
     Ok(RunList { steps })
 }
 
-fn count_changes(daemon: &Daemon, workspace: &WorkspaceInfo, step: &mut RunStepInfo) -> Result<()> {
+/// Adds what a step changed, as far as it can be seen.
+fn count_changes(scope: &Scope, step: &mut RunStepInfo) -> Result<()> {
+    let store = &scope.daemon.store;
     let filter = ActorFilter {
         principal: None,
         run: Some(step.run.clone()),
         step: step.step,
     };
-    for id in daemon.store.commits_with(workspace.id, &filter)? {
-        let commit = daemon.store.commit(id)?;
-        let changes = daemon.store.attributed_changes(id)?;
-        let count = changes
+    for id in store.commits_with(scope.workspace.id, &filter)? {
+        let commit = store.commit(id)?;
+        let count = store
+            .attributed_changes(id)?
             .iter()
-            .filter(|change| filter.has_change(&commit, change))
+            .filter(|change| {
+                scope.policy.access(&change.change.path) > Access::Hidden
+                    && filter.has_change(&commit, change)
+            })
             .count();
-        step.path_count += count as u64;
-        step.commits.push(id.to_hex());
+        if count > 0 || !scope.is_restricted() {
+            step.path_count += count as u64;
+            step.commits.push(id.to_hex());
+        }
     }
     Ok(())
 }

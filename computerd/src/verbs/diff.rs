@@ -148,7 +148,7 @@ fn hunks(patch: &[u8]) -> Option<&[u8]> {
 }
 
 /// A tree without entries and with the attributes of `root`.
-fn empty_root(daemon: &Daemon, root: &Root) -> Result<Root> {
+pub(super) fn empty_root(daemon: &Daemon, root: &Root) -> Result<Root> {
     let edit = SnapshotEdit::replacing(root.attributes.clone(), Default::default());
     let base = Root {
         attributes: root.attributes.clone(),

@@ -31,7 +31,7 @@ pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
     scope.require_everywhere(Access::Write, "merge")?;
     let workspace = &scope.workspace;
     let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
-    let theirs = theirs(daemon, workspace, &body)?;
+    let theirs = theirs(call, workspace, &body)?;
     let what = format!("{} ({})", theirs.name, short(theirs.commit));
     let change = Change {
         scope: &scope,
@@ -90,11 +90,17 @@ pub fn merge(call: &Call, body: MergeRequest) -> Result<RevertResult> {
 
 /// Finds what is to be brought in. Of a mounted branch that is its live state, which is committed
 /// for it.
-fn theirs(daemon: &Daemon, workspace: &WorkspaceInfo, body: &MergeRequest) -> Result<Theirs> {
+fn theirs(call: &Call, workspace: &WorkspaceInfo, body: &MergeRequest) -> Result<Theirs> {
+    let daemon = &call.daemon;
     let name = &body.from;
+    // All of it comes along.
+    let other = || -> Result<WorkspaceInfo> {
+        let scope = call.scope_of(name, body.principal.as_ref())?;
+        scope.require_everywhere(Access::Read, "merge from it")?;
+        Ok(scope.workspace)
+    };
     if let Some(revision) = &body.revision {
-        let other = daemon.store.workspace(name)?;
-        let commit = daemon.store.resolve(other.id, revision)?;
+        let commit = daemon.store.resolve(other()?.id, revision)?;
         return at_commit(daemon, commit, format!("{name}@{revision}"));
     }
     let is_branch = |error: &Error| error.kind() != ErrorKind::NotFound;
@@ -106,7 +112,7 @@ fn theirs(daemon: &Daemon, workspace: &WorkspaceInfo, body: &MergeRequest) -> Re
     if let Ok(commit) = daemon.store.resolve(workspace.id, name) {
         return at_commit(daemon, commit, name.clone());
     }
-    match daemon.store.workspace(name) {
+    match other() {
         Ok(other) => of_branch(daemon, &other, &other.default_branch, name, body.dry_run),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::new(
             ErrorKind::NotFound,

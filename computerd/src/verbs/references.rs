@@ -18,6 +18,15 @@ use crate::server::Call;
 /// Branches of a workspace.
 pub fn branch_list(scope: &Scope) -> Result<Vec<BranchInfo>> {
     let (daemon, workspace) = (&scope.daemon, &scope.workspace);
+    let mounts = daemon.mounts.list();
+    // Of others' mounts nobody hears to whom anything is hidden.
+    let is_mounted = |branch: &str| {
+        mounts.iter().any(|mount| {
+            mount.workspace == workspace.name
+                && mount.branch.as_deref() == Some(branch)
+                && (!scope.is_restricted() || mount.principal == scope.principal)
+        })
+    };
     daemon
         .store
         .branches(workspace.id)?
@@ -28,10 +37,7 @@ pub fn branch_list(scope: &Scope) -> Result<Vec<BranchInfo>> {
                 time: convert::time(daemon.store.commit(commit)?.time),
                 commit: commit.to_hex(),
                 is_default: branch.name == workspace.default_branch,
-                is_mounted: daemon
-                    .mounts
-                    .filesystem(workspace.id, &branch.name)
-                    .is_some(),
+                is_mounted: is_mounted(&branch.name),
                 name: branch.name,
             })
         })

@@ -165,7 +165,7 @@ impl Change<'_> {
     /// they are.
     fn permitted(&self, now: &Root, wanted: NextVersion) -> Result<NextVersion> {
         let scope = self.scope;
-        let root = without_purged(&scope.daemon, now, wanted.root)?;
+        let (root, _) = without_purged(&scope.daemon, now, wanted.root)?;
         let mut next = NextVersion {
             root: scope.permitted(now, root)?,
             lineage: wanted.lineage,
@@ -203,10 +203,15 @@ impl Change<'_> {
     }
 }
 
-/// A tree without the files whose content was purged: they don't come back.
-fn without_purged(daemon: &Daemon, now: &Root, wanted: Root) -> Result<Root> {
+/// A tree without the files that `now` doesn't have and whose content was purged, and the paths of
+/// these.
+pub(super) fn without_purged(
+    daemon: &Daemon,
+    now: &Root,
+    wanted: Root,
+) -> Result<(Root, Vec<Vec<u8>>)> {
     if !daemon.store.has_purged()? {
-        return Ok(wanted);
+        return Ok((wanted, Vec::new()));
     }
     let mut purged = Vec::new();
     for entry in diff_roots(&daemon.store, now, &wanted, &DiffOptions::default())? {
@@ -220,10 +225,10 @@ fn without_purged(daemon: &Daemon, now: &Root, wanted: Root) -> Result<Root> {
         }
     }
     if purged.is_empty() {
-        return Ok(wanted);
+        return Ok((wanted, purged));
     }
     let edit = removal_edit(&daemon.store, &wanted, &purged)?;
-    daemon.store.build_root(&wanted, edit, &|_| {})
+    Ok((daemon.store.build_root(&wanted, edit, &|_| {})?, purged))
 }
 
 /// A tree as it was in a commit, with the conflicts that it had.

@@ -8,9 +8,12 @@ use computerd_api::v1::{ExportRequest, ExportResult, ImportRequest, ImportResult
 use workspace_store::export::{export_directory, export_tar};
 use workspace_store::import::{Import, TarOptions, import_directory, import_tar};
 use workspace_store::object::{CommitKind, Root};
+use workspace_store::path::{display_path, is_at_or_below};
 use workspace_store::restore::graft_edit;
 use workspace_store::snapshot::SnapshotProgress;
 
+use super::diff::empty_root;
+use super::revert::without_purged;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
@@ -125,9 +128,18 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
         body.revision.as_ref(),
         call.caller.name(),
     )?;
-    let root = daemon.store.commit(commit)?.root.clone();
+    let whole = daemon.store.commit(commit)?.root.clone();
+    let (mut root, mut left_out) = match daemon.store.has_purged()? {
+        true => without_purged(daemon, &empty_root(daemon, &whole)?, whole.clone())?,
+        false => (whole.clone(), Vec::new()),
+    };
+    if left_out.contains(&path) {
+        // Nothing else was asked for: say why there is nothing.
+        root = whole;
+    }
+    left_out.retain(|purged| is_at_or_below(purged, &path));
     progress.phase("writing");
-    let export = match &body.target {
+    let mut export = match &body.target {
         Place::Directory { path: target } => {
             let target = target.to_path();
             export_directory(&daemon.store, &root, &path, absolute(&target)?, progress)?
@@ -154,6 +166,12 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
             written?
         }
     };
+    export.warnings.extend(left_out.iter().map(|path| {
+        format!(
+            "'{}' is left out: its content was purged",
+            display_path(path)
+        )
+    }));
     Ok(ExportResult {
         commit: commit.to_hex(),
         entry_count: export.entry_count,

@@ -70,6 +70,7 @@ impl Filesystem {
         let is_checkpoint = commit.is_none();
         let mut submission = take_submission(&mut cut, commit);
         submission.is_automatic = is_automatic;
+        submission.mountpoint = self.only_mountpoint();
         let written = cut.written_files();
         let submit = || self.source.submit(submission);
         // Only this part: programs may wait for what comes before and after it.
@@ -343,6 +344,7 @@ fn take_submission(cut: &mut Cut, commit: Option<CommitRequest>) -> Submission {
         base: cut.base.clone(),
         edit: std::mem::replace(&mut cut.edit, SnapshotEdit::unchanged(&cut.base)),
         attribution: std::mem::take(&mut cut.attribution),
+        mountpoint: None,
         commit,
         lineage: Lineage::default(),
         is_automatic: false,

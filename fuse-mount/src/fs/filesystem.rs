@@ -657,6 +657,13 @@ impl Filesystem {
             .collect()
     }
 
+    /// Where it is mounted, if that is one place.
+    pub(super) fn only_mountpoint(&self) -> Option<String> {
+        let sessions = self.sessions.lock();
+        let [only] = &sessions[..] else { return None };
+        Some(only.kernel.mountpoint().to_string_lossy().into_owned())
+    }
+
     /// One of the connections.
     pub(super) fn kernel_session(&self, number: u64) -> Option<Arc<dyn KernelSession>> {
         let sessions = self.sessions.lock();

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use workspace_store::object::Timestamp;
@@ -435,6 +436,9 @@ pub enum Happening {
 
 /// A kernel connection that shows the filesystem, as the filesystem sees it.
 pub trait KernelSession: Send + Sync {
+    /// Where it is mounted.
+    fn mountpoint(&self) -> PathBuf;
+
     /// Makes the kernel write back everything it holds (syncfs on the mount). May block for
     /// long, and must not hang for ever when the daemon is killed meanwhile.
     fn flush(&self) -> std::io::Result<()>;

@@ -17,7 +17,7 @@
 //! Threads: dispatch places itself by [`Placement`]; the watcher lets it go.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -50,6 +50,9 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// Fewer requests in a window are not worth a placement.
 const WINDOW_MIN_REQUESTS: u64 = 40;
 
+/// Stands for no CPU.
+const NOWHERE: usize = usize::MAX;
+
 /// A thread that ran so long between two looks isn't starving.
 const RUNNING: Duration = Duration::from_micros(200);
 
@@ -81,25 +84,22 @@ struct Shared {
     begun: AtomicU64,
     ended: AtomicU64,
     /// Requests that came from another thread than the one before.
-    changed: AtomicU64,
+    switches: AtomicU64,
     /// Dispatch may not place itself now.
     is_barred: AtomicBool,
     /// Dispatch was on every CPU, and nowhere with its caller.
     has_given_up: AtomicBool,
+    /// The CPU that dispatch is bound to, or [`NOWHERE`].
+    cpu: AtomicUsize,
     /// Where dispatch may run at all.
     allowed: OnceLock<CpuSet>,
     /// The thread that watches.
     watcher: OnceLock<Pid>,
-    state: Mutex<State>,
-    /// Dispatch was placed, or the session ends.
-    changed_state: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The CPU that dispatch is bound to.
-    cpu: Option<usize>,
-    is_ending: bool,
+    /// The session ends. The watcher sleeps with this lock, so dispatch takes it as an ordinary
+    /// thread only.
+    is_ending: Mutex<bool>,
+    /// Dispatch was placed or has given up, or the session ends.
+    changed: Condvar,
 }
 
 impl Placement {
@@ -110,13 +110,14 @@ impl Placement {
             dispatch: gettid(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            changed: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
             is_barred: AtomicBool::new(true),
             has_given_up: AtomicBool::new(false),
             allowed: OnceLock::new(),
             watcher: OnceLock::new(),
-            state: Mutex::default(),
-            changed_state: Condvar::new(),
+            cpu: AtomicUsize::new(NOWHERE),
+            is_ending: Mutex::default(),
+            changed: Condvar::new(),
         });
         let watched = shared.clone();
         let watcher = thread::Builder::new()
@@ -147,7 +148,7 @@ impl Placement {
         if caller != self.caller {
             self.caller = caller;
             self.apart = 0;
-            self.shared.changed.fetch_add(1, Ordering::Relaxed);
+            self.shared.switches.fetch_add(1, Ordering::Relaxed);
         }
         if waited < APART.start {
             self.tried = 0;
@@ -175,8 +176,8 @@ impl Placement {
 
 impl Drop for Placement {
     fn drop(&mut self) {
-        self.shared.state.lock().is_ending = true;
-        self.shared.changed_state.notify_one();
+        *self.shared.is_ending.lock() = true;
+        self.shared.changed.notify_one();
         if let Some(watcher) = self.watcher.take()
             && watcher.join().is_err()
         {
@@ -191,8 +192,11 @@ impl Shared {
         let Some(allowed) = self.allowed.get() else {
             return;
         };
-        let placed = self.state.lock().cpu;
-        if placed.is_some() && is_together {
+        let placed = self.placed();
+        if placed.is_none() {
+            // The watcher has let it go meanwhile.
+            *tried = 0;
+        } else if is_together {
             // The program takes that long between its requests.
             *tried = 0;
             return;
@@ -206,25 +210,40 @@ impl Shared {
         *tried += 1;
         if *tried > ROUNDS * cpu_count(allowed) {
             *tried = 0;
-            self.has_given_up.store(true, Ordering::Relaxed);
-            self.is_barred.store(true, Ordering::Relaxed);
+            self.give_up();
         } else {
             self.place(next);
+        }
+    }
+
+    fn placed(&self) -> Option<usize> {
+        Some(self.cpu.load(Ordering::Acquire)).filter(|cpu| *cpu != NOWHERE)
+    }
+
+    /// Dispatch was on every CPU: the watcher lets it go, and lets it place itself again later.
+    fn give_up(&self) {
+        self.is_barred.store(true, Ordering::Relaxed);
+        self.has_given_up.store(true, Ordering::Release);
+        self.wake_watcher();
+    }
+
+    /// Wakes the watcher if it sleeps without a timer, which it does while dispatch is nowhere.
+    fn wake_watcher(&self) {
+        if self.placed().is_none() {
+            let _ending = self.is_ending.lock();
+            self.changed.notify_one();
         }
     }
 
     /// Binds dispatch to a CPU, where it gives way to everything else. The watcher knows before
     /// that happens: afterwards dispatch may have to wait for it.
     fn place(&self, cpu: usize) {
-        {
-            let mut state = self.state.lock();
-            let is_barred = self.is_barred.load(Ordering::Relaxed);
-            if is_barred {
-                return;
-            }
-            if state.cpu.replace(cpu).is_none() {
-                self.changed_state.notify_one();
-            }
+        if self.is_barred.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.cpu.swap(cpu, Ordering::AcqRel) == NOWHERE {
+            let _ending = self.is_ending.lock();
+            self.changed.notify_one();
         }
         let bind = || -> io::Result<()> {
             let mut only = CpuSet::new();
@@ -245,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// Makes dispatch an ordinary thread: before the lock is taken, for which it may have to run.
+    /// Makes dispatch an ordinary thread.
     fn let_go(&self) {
         let Some(allowed) = self.allowed.get() else {
             return;
@@ -255,7 +274,7 @@ impl Shared {
         if let Err(error) = free {
             tracing::error!(%error, "dispatch can't be made an ordinary thread again");
         }
-        self.state.lock().cpu = None;
+        self.cpu.store(NOWHERE, Ordering::Release);
     }
 
     fn watch(&self) {
@@ -269,11 +288,13 @@ impl Shared {
         let mut pause = MIN_PAUSE;
         loop {
             {
-                let mut state = self.state.lock();
-                while state.cpu.is_none() && !state.is_ending {
-                    self.changed_state.wait(&mut state);
+                let mut is_ending = self.is_ending.lock();
+                let has_nothing_to_do =
+                    || self.placed().is_none() && !self.has_given_up.load(Ordering::Acquire);
+                while has_nothing_to_do() && !*is_ending {
+                    self.changed.wait(&mut is_ending);
                 }
-                if state.is_ending {
+                if *is_ending {
                     return;
                 }
             }
@@ -309,17 +330,17 @@ impl Shared {
     /// Waits; true if the session ends.
     fn wait(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
-        let mut state = self.state.lock();
-        while !state.is_ending {
+        let mut is_ending = self.is_ending.lock();
+        while !*is_ending {
             if self
-                .changed_state
-                .wait_until(&mut state, deadline)
+                .changed
+                .wait_until(&mut is_ending, deadline)
                 .timed_out()
             {
                 break;
             }
         }
-        state.is_ending
+        *is_ending
     }
 
     /// Waits until dispatch starves or gives up (true), or is asked by nobody or by several threads
@@ -387,7 +408,7 @@ impl Shared {
     fn counts(&self) -> Counts {
         Counts {
             begun: self.begun.load(Ordering::Relaxed),
-            changed: self.changed.load(Ordering::Relaxed),
+            changed: self.switches.load(Ordering::Relaxed),
         }
     }
 
@@ -501,13 +522,14 @@ mod tests {
             dispatch: gettid(),
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
-            changed: AtomicU64::new(0),
+            switches: AtomicU64::new(0),
             is_barred: AtomicBool::new(false),
             has_given_up: AtomicBool::new(false),
             allowed: OnceLock::from(sched_getaffinity(gettid()).unwrap()),
             watcher: OnceLock::new(),
-            state: Mutex::default(),
-            changed_state: Condvar::new(),
+            cpu: AtomicUsize::new(NOWHERE),
+            is_ending: Mutex::default(),
+            changed: Condvar::new(),
         }
     }
 
@@ -527,12 +549,18 @@ mod tests {
         let cpu = sched_getcpu().unwrap();
         shared.place(cpu);
         assert_eq!(policy(), libc::SCHED_IDLE);
-        assert_eq!(shared.state.lock().cpu, Some(cpu));
+        assert_eq!(shared.placed(), Some(cpu));
         assert!(!shared.has_work(0));
         // Nothing waits for it: it is not starving, only of no use.
         assert!(!shared.wait_while_useful());
         nix::unistd::write(&write, b"a request").unwrap();
         assert!(shared.wait_while_useful());
+        shared.let_go();
+        // However many CPUs it had tried before: it is placed again.
+        let mut tried = ROUNDS * cpu_count(&allowed);
+        shared.go_on(false, &mut tried);
+        assert_eq!((policy(), tried), (libc::SCHED_IDLE, 1));
+        assert!(!shared.has_given_up.load(Ordering::Relaxed));
         shared.let_go();
         assert_eq!(policy(), libc::SCHED_OTHER);
         assert_eq!(sched_getaffinity(gettid()).unwrap(), allowed);

@@ -86,6 +86,10 @@ struct Connection {
 }
 
 impl KernelSession for Connection {
+    fn mountpoint(&self) -> PathBuf {
+        Connection::mountpoint(self)
+    }
+
     fn flush(&self) -> io::Result<()> {
         let barrier = self.barriers.open()?;
         let helper = self.environment.flush_helper.as_ref();

@@ -388,6 +388,25 @@ fn a_changed_file_keeps_a_name_when_each_side_took_another_away() {
 }
 
 #[test]
+fn a_file_that_both_sides_have_keeps_a_name_when_each_took_another_away() {
+    let base = |tree: &mut Tree| {
+        for name in ["a", "b"] {
+            tree.link(name, 1, b"1\n");
+        }
+    };
+    let merged = merge_of(&base, &|tree| tree.remove("a"), &|tree| tree.remove("b"));
+    assert_eq!(merged.reasons(), [("b".into(), ConflictReason::Deleted)]);
+    assert_eq!(merged.text("b"), "1\n");
+    // A side that has taken all of them away wants it gone.
+    let merged = merge_of(&base, &|tree| tree.remove("a"), &|tree| {
+        tree.remove("a");
+        tree.remove("b");
+    });
+    assert_eq!(merged.reasons(), []);
+    assert_eq!((merged.content("a"), merged.content("b")), (None, None));
+}
+
+#[test]
 fn files_that_got_the_same_number_on_both_sides_stay_two() {
     let merged = merge_of(
         &|_| {},

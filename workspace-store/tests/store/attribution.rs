@@ -64,6 +64,7 @@ impl<'f> Mount<'f> {
         let done = source
             .submit(Submission {
                 lineage: Default::default(),
+                mountpoint: Some("/mnt/a".to_owned()),
                 expected_head: self.head,
                 edit: edit(&self.base),
                 base: self.base.clone(),
@@ -308,7 +309,7 @@ fn lines_come_from_the_commits_that_wrote_them() {
     let third = fixture.apply(|base| edit_of(base, [("f", file(1, "new\na\nB\nc\nlast"))]));
     let (head, _) = fixture.head();
     let origins = |path: &[u8]| -> Vec<(String, CommitId)> {
-        let found = fixture.store.blame_lines(head, path).unwrap();
+        let found = fixture.store.blame_lines(head, path, &|_| true).unwrap();
         let lines = found.lines.iter();
         lines
             .map(|(line, origin)| {
@@ -330,12 +331,22 @@ fn lines_come_from_the_commits_that_wrote_them() {
         origins(b"f"),
         expected.map(|(line, id)| (line.to_owned(), id))
     );
-    let newest = fixture.store.blame_path(head, b"f").unwrap();
+    let newest = fixture.store.blame_path(head, b"f", &|_| true).unwrap();
     assert_eq!(newest.id, third);
-    assert!(fixture.store.blame_path(head, b"absent").is_err());
-    assert!(fixture.store.blame_lines(head, b"absent").is_err());
+    assert!(
+        fixture
+            .store
+            .blame_path(head, b"absent", &|_| true)
+            .is_err()
+    );
+    assert!(
+        fixture
+            .store
+            .blame_lines(head, b"absent", &|_| true)
+            .is_err()
+    );
     let binary = fixture.apply(|base| edit_of(base, [("f", file(1, "\0"))]));
-    assert!(fixture.store.blame_lines(binary, b"f").is_err());
+    assert!(fixture.store.blame_lines(binary, b"f", &|_| true).is_err());
 }
 
 #[test]
@@ -353,9 +364,21 @@ fn thousands_of_commits_in_between_are_no_burden_for_blame() {
     }
     let (head, _) = fixture.head();
     let begin = std::time::Instant::now();
-    assert_eq!(fixture.store.blame_path(head, b"old").unwrap().id, made);
     assert_eq!(
-        fixture.store.blame_lines(head, b"old").unwrap().origins[0].id,
+        fixture
+            .store
+            .blame_path(head, b"old", &|_| true)
+            .unwrap()
+            .id,
+        made
+    );
+    assert_eq!(
+        fixture
+            .store
+            .blame_lines(head, b"old", &|_| true)
+            .unwrap()
+            .origins[0]
+            .id,
         made
     );
     let taken = begin.elapsed();

@@ -308,6 +308,7 @@ fn a_mount_submits_and_finds_its_overlay_again() {
     let submission =
         |base: &Root, head: CommitId, commit: Option<CommitRequest>, edit| Submission {
             attribution: Default::default(),
+            mountpoint: None,
             expected_head: head,
             base: base.clone(),
             edit,

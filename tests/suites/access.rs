@@ -765,7 +765,7 @@ fn g9_blame_and_runs_tell_what_can_be_seen() {
     };
     let arguments = ["blame", "demo", "docs/plan", "--lines"];
     let seen = agent.json(&arguments);
-    assert_eq!(origins(&seen), [both.clone()]);
+    assert_eq!(origins(&seen), std::slice::from_ref(&both));
     assert_eq!(seen["newest"]["commit"]["message"], "");
     assert_eq!(seen["newest"]["actors"][0].get("process"), None, "{seen}");
     let all = store.json(&arguments);

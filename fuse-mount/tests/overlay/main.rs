@@ -9,12 +9,14 @@ use std::time::Duration;
 use fuse_mount::fs::request::{Caller, Errno, Mode, Request, Response, SetAttributes};
 use fuse_mount::fs::{CommitPolicy, Filesystem, FilesystemOptions};
 use workspace_store::object::CommitKind;
-use workspace_store::source::{CommitRequest, WorkspaceSource};
+use workspace_store::source::CommitRequest;
 
 mod harness;
 mod journal;
+mod refusing;
 
 use harness::{Mounted, Overlay, ROOT, manual, noise};
+use refusing::{Meanwhile, Refusing, nice_value, wait_until};
 
 #[test]
 fn g1_acknowledged_changes_survive_a_kill() {
@@ -886,131 +888,4 @@ fn an_automatic_commit_gives_way_until_somebody_waits_for_it() {
     assert!(found[0] > normal, "the automatic one: {found:?}");
     assert_eq!(found[1..], [normal], "the one asked for");
     mounted.filesystem.close().unwrap();
-}
-
-/// A source that refuses commits when told to.
-#[derive(Debug)]
-struct Refusing {
-    inner: Arc<dyn WorkspaceSource>,
-    refuses: std::sync::atomic::AtomicBool,
-    failures: std::sync::atomic::AtomicU64,
-    /// The next submission takes until its thread's priority is raised.
-    is_slow: std::sync::atomic::AtomicBool,
-    was_raised: std::sync::atomic::AtomicBool,
-    /// Nice values of the submissions' threads when they began.
-    nice: std::sync::Mutex<Vec<i32>>,
-    /// Called once, when the next commit is stored.
-    meanwhile: std::sync::Mutex<Option<Meanwhile>>,
-}
-
-struct Meanwhile(Box<dyn FnOnce() + Send>);
-
-impl std::fmt::Debug for Meanwhile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Meanwhile")
-    }
-}
-
-impl Refusing {
-    fn new(inner: Arc<dyn WorkspaceSource>) -> Self {
-        Self {
-            inner,
-            refuses: false.into(),
-            failures: 0.into(),
-            is_slow: false.into(),
-            was_raised: false.into(),
-            nice: Default::default(),
-            meanwhile: None.into(),
-        }
-    }
-}
-
-impl WorkspaceSource for Refusing {
-    fn head(&self) -> workspace_store::Result<workspace_store::source::Head> {
-        self.inner.head()
-    }
-    fn overlay(&self) -> workspace_store::Result<Option<workspace_store::source::OverlayState>> {
-        self.inner.overlay()
-    }
-    fn directory(
-        &self,
-        tree: workspace_store::TreeId,
-    ) -> workspace_store::Result<
-        Vec<(
-            workspace_store::object::Name,
-            workspace_store::object::TreeEntry,
-        )>,
-    > {
-        self.inner.directory(tree)
-    }
-    fn link(
-        &self,
-        links: workspace_store::TreeId,
-        id: workspace_store::object::LinkId,
-    ) -> workspace_store::Result<Option<workspace_store::object::LinkedInode>> {
-        self.inner.link(links, id)
-    }
-    fn read_blob(
-        &self,
-        blob: workspace_store::BlobId,
-        offset: u64,
-        buffer: &mut [u8],
-    ) -> workspace_store::Result<usize> {
-        self.inner.read_blob(blob, offset, buffer)
-    }
-    fn inode_records(
-        &self,
-        directory: u64,
-    ) -> workspace_store::Result<
-        Vec<(
-            workspace_store::object::Name,
-            workspace_store::source::InodeRecord,
-        )>,
-    > {
-        self.inner.inode_records(directory)
-    }
-    fn inode_location(
-        &self,
-        number: u64,
-    ) -> workspace_store::Result<Option<(u64, workspace_store::object::Name)>> {
-        self.inner.inode_location(number)
-    }
-    fn submit(
-        &self,
-        submission: workspace_store::source::Submission,
-    ) -> workspace_store::Result<workspace_store::source::Submitted> {
-        use std::sync::atomic::Ordering::Relaxed;
-        let nice = nice_value();
-        self.nice.lock().unwrap().push(nice);
-        if self.is_slow.swap(false, Relaxed) {
-            wait_until("raised priority", || nice_value() < nice);
-            self.was_raised.store(true, Relaxed);
-        }
-        let meanwhile = self.meanwhile.lock().unwrap().take();
-        if let Some(Meanwhile(act)) = meanwhile {
-            act();
-        }
-        if self.refuses.load(Relaxed) {
-            self.failures.fetch_add(1, Relaxed);
-            return Err(workspace_store::StoreError::new(
-                workspace_store::ErrorKind::NoSpace,
-                "store objects: the test says no",
-            ));
-        }
-        self.inner.submit(submission)
-    }
-}
-
-/// Of the calling thread.
-fn nice_value() -> i32 {
-    // SAFETY: a system call without pointers.
-    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let start = std::time::Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(20), "no {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

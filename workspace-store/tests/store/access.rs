@@ -19,7 +19,7 @@ fn open(directory: &std::path::Path) -> Store {
     Store::open(directory, StoreOptions::default()).unwrap()
 }
 
-fn state(access: Access) -> Option<GrantState> {
+pub fn state(access: Access) -> Option<GrantState> {
     Some(GrantState {
         access,
         until: None,
@@ -208,68 +208,6 @@ fn g10_denials_are_in_the_log_and_repetitions_are_one_entry() {
         .filter_map(|entry| entry.details["count"].as_u64())
         .sum();
     assert_eq!(count, 11_001);
-}
-
-const VERSION_1_TABLES: [&str; 20] = [
-    "meta",
-    "chunk",
-    "chunk_data",
-    "manifest",
-    "tree_node",
-    "commit_object",
-    "commit_parent",
-    "commit_change",
-    "path_commit",
-    "link_name",
-    "workspace",
-    "workspace_commit",
-    "branch",
-    "tag",
-    "setting",
-    "operation",
-    "audit",
-    "overlay",
-    "inode_map",
-    "inode_sweep",
-];
-
-#[test]
-fn a_store_of_version_1_gets_the_tables() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path());
-    let workspace = store.create_workspace("demo", "owner").unwrap().id;
-    store.close().unwrap();
-    let database = directory.path().join("kura.db");
-    let connection = rusqlite::Connection::open(&database).unwrap();
-    let mut statement = connection
-        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-        .unwrap();
-    let names = statement
-        .query_map([], |row| row.get::<_, String>(0))
-        .unwrap();
-    let later: Vec<String> = names
-        .map(Result::unwrap)
-        .filter(|name| !VERSION_1_TABLES.contains(&name.as_str()))
-        .collect();
-    drop(statement);
-    let drops: String = later
-        .iter()
-        .map(|name| format!("DROP TABLE {name};"))
-        .collect();
-    connection
-        .execute_batch(&format!(
-            "PRAGMA foreign_keys = OFF; {drops} PRAGMA user_version = 1"
-        ))
-        .unwrap();
-    drop(connection);
-    let store = open(directory.path());
-    store
-        .add_principal("ada", PrincipalKind::Service, "owner")
-        .unwrap();
-    store
-        .set_grant(workspace, "ada", "/", state(Access::Read), "owner")
-        .unwrap();
-    assert_eq!(store.grants(workspace, None).unwrap().len(), 1);
 }
 
 /// Paths of a tree, through a reader.

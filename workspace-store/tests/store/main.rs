@@ -7,3 +7,4 @@ mod attribution;
 mod content;
 mod fixture;
 mod history;
+mod migration;

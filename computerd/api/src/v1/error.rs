@@ -113,6 +113,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_protocol_document_has_the_table() {
+        let document = include_str!("../../../../docs/protocol.md");
+        let rows: Vec<&str> = document
+            .lines()
+            .skip_while(|line| !line.starts_with("| kind |"))
+            .skip(2)
+            .take_while(|line| line.starts_with('|'))
+            .collect();
+        let table = ErrorKind::ALL.iter().map(|kind| {
+            let (name, status) = (kind.name(), kind.http_status());
+            format!("| `{name}` | {status} | {} |", kind.exit_code())
+        });
+        assert_eq!(rows, table.collect::<Vec<_>>());
+    }
+
+    #[test]
     fn the_name_of_a_kind_is_its_wire_form() {
         for kind in ErrorKind::ALL {
             let json = serde_json::to_string(kind).unwrap();

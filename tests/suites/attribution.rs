@@ -465,13 +465,15 @@ fn fuse_an_incident_is_explained_by_log_blame_show_and_audit() {
         begun.iter().all(|entry| entry["source"]["pid"].is_u64()),
         "{begun:?}"
     );
-    let commits = entries.iter().filter(|entry| entry["action"] == "commit");
+    let commits: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry["action"] == "commit" && entry["source"]["run"] == "incident")
+        .collect();
+    assert!(commits.len() >= 3, "{entries:?}");
+    let here = mount.path.to_str().unwrap();
     assert!(
-        commits
-            .filter(|entry| entry["source"]["run"] == "incident")
-            .count()
-            >= 3,
-        "{entries:?}"
+        commits.iter().all(|entry| entry["source"]["mount"] == here),
+        "{commits:?}"
     );
     store.unmount(&mount);
 }

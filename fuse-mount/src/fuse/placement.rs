@@ -300,12 +300,13 @@ impl Shared {
             }
             let start = Instant::now();
             let is_harmful = self.wait_while_useful();
+            let has_given_up = self.has_given_up.load(Ordering::Relaxed);
             self.is_barred.store(true, Ordering::Relaxed);
             self.let_go();
             self.has_given_up.store(false, Ordering::Relaxed);
             let mut rest = MIN_PAUSE;
             if is_harmful {
-                tracing::debug!(?pause, "dispatch is an ordinary thread for now");
+                tracing::debug!(?pause, has_given_up, lasted = ?start.elapsed(), "dispatch is an ordinary thread for now");
                 rest = if start.elapsed() > pause {
                     MIN_PAUSE
                 } else {

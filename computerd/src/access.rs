@@ -11,9 +11,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use computerd_api::v1::CommitInfo;
+use computerd_api::v1::{CommitInfo, ConflictInfo};
 use workspace_store::CommitId;
-use workspace_store::commits::PathChange;
+use workspace_store::commits::{ActorFilter, PathChange};
 use workspace_store::conflict::Conflict;
 use workspace_store::denial::Denial;
 use workspace_store::diff::{DiffEntry, DiffKind, DiffOptions, diff_roots};
@@ -101,6 +101,17 @@ pub fn check_name(daemon: &Daemon, name: &str, what: &str) -> Result<()> {
 pub fn is_administrator(name: &str) -> bool {
     let owner = nix::unistd::geteuid().as_raw();
     [owner, 0].into_iter().any(|uid| user_name(uid) == name)
+}
+
+/// What can be seen of a commit.
+#[derive(Debug)]
+pub struct Seen {
+    /// The paths that it changed.
+    pub changes: Vec<PathChange>,
+    /// Nothing of it is hidden.
+    pub is_all: bool,
+    /// There is such a commit at all.
+    pub exists: bool,
 }
 
 /// What a request may see and change of one workspace.
@@ -222,25 +233,85 @@ impl Scope {
         self.require_everywhere(Access::Write, what)
     }
 
-    /// The paths that a commit changed and that can be seen, and whether these are all.
-    pub fn changes(&self, commit: CommitId) -> Result<(Vec<PathChange>, bool)> {
-        let mut changes = self.daemon.store.changes(commit)?;
+    /// What can be seen of a commit.
+    pub fn seen(&self, id: CommitId) -> Result<Seen> {
+        let store = &self.daemon.store;
+        let mut changes = store.changes(id)?;
         if !self.is_restricted() {
-            return Ok((changes, true));
+            return Ok(Seen {
+                changes,
+                is_all: true,
+                exists: true,
+            });
         }
         let count = changes.len();
         changes.retain(|change| self.policy.access(&change.path) > Access::Hidden);
-        let are_all = changes.len() == count;
-        Ok((changes, are_all))
+        let mut is_all = changes.len() == count;
+        let commit = store.commit(id)?;
+        let Some(parent) = commit.parents.first() else {
+            return Ok(Seen {
+                changes,
+                is_all,
+                exists: true,
+            });
+        };
+        let mut sees_conflicts = false;
+        if store.commit(*parent)?.conflicts != commit.conflicts {
+            let (old, new) = (store.conflicts(*parent)?, store.conflicts(id)?);
+            for (one, other) in [(&old, &new), (&new, &old)] {
+                for conflict in one.entries() {
+                    if other.entries().contains(conflict) {
+                        continue;
+                    }
+                    let sees = self.sees_conflict(conflict);
+                    sees_conflicts |= sees;
+                    is_all &= sees;
+                }
+            }
+        }
+        // One without changes is a name for a state, but a merge that brought nothing visible.
+        let is_name = is_all && commit.parents.len() == 1;
+        Ok(Seen {
+            exists: !changes.is_empty() || sees_conflicts || is_name,
+            changes,
+            is_all,
+        })
     }
 
     /// Whether a commit exists for the principal: not if all that it changed is hidden.
     pub fn exists(&self, commit: CommitId) -> Result<bool> {
-        if !self.is_restricted() {
+        Ok(!self.is_restricted() || self.seen(commit)?.exists)
+    }
+
+    /// Whether the message of a commit is told: if all that it may speak of can be seen. That of
+    /// somebody else's run is its command, that of a merge names what was merged.
+    pub fn tells_message(&self, commit: &Commit, seen: &Seen) -> bool {
+        let is_plain = commit.run.is_none() && commit.parents.len() <= 1;
+        !self.is_restricted() || seen.is_all && (is_plain || commit.author == self.principal)
+    }
+
+    /// Whether the run of a commit is told: if it is the principal's own, or made something of what
+    /// can be seen.
+    pub fn tells_run(&self, id: CommitId, commit: &Commit) -> Result<bool> {
+        if !self.is_restricted() || commit.run.is_none() || commit.author == self.principal {
             return Ok(true);
         }
-        let (changes, are_all) = self.changes(commit)?;
-        Ok(are_all || !changes.is_empty())
+        let filter = ActorFilter {
+            principal: None,
+            run: commit.run.clone(),
+            step: None,
+        };
+        self.has_part(id, commit, &filter)
+    }
+
+    /// Whether somebody who is meant took part in what can be seen of a commit.
+    pub fn has_part(&self, id: CommitId, commit: &Commit, filter: &ActorFilter) -> Result<bool> {
+        let changes = self.daemon.store.attributed_changes(id)?;
+        let mut seen = changes
+            .iter()
+            .filter(|change| self.policy.access(&change.change.path) > Access::Hidden);
+        Ok(seen.any(|change| filter.has_change(commit, change))
+            || changes.is_empty() && filter.has_commit(commit))
     }
 
     /// The commit that stands for this one: itself, or the newest before it that exists for the
@@ -350,6 +421,17 @@ impl Scope {
         sees(&conflict.path) && conflict.beside.as_deref().is_none_or(sees)
     }
 
+    /// A conflict for people: others' histories are told as far as they can be seen.
+    pub fn conflict_info(&self, conflict: &Conflict) -> Result<ConflictInfo> {
+        let mut info = convert::conflict(conflict);
+        if self.is_restricted() {
+            info.base_commit = self.shown(conflict.base_commit)?.to_hex();
+            info.theirs_commit = self.shown(conflict.theirs_commit)?.to_hex();
+            info.theirs_label = "theirs".to_owned();
+        }
+        Ok(info)
+    }
+
     /// A commit for people. A message is told only if all that it may speak of can be seen.
     pub fn commit_info(
         &self,
@@ -357,8 +439,8 @@ impl Scope {
         commit: &Commit,
         references: Vec<String>,
     ) -> Result<CommitInfo> {
-        let (changes, are_all) = self.changes(id)?;
-        let counts = convert::change_counts(&changes);
+        let seen = self.seen(id)?;
+        let counts = convert::change_counts(&seen.changes);
         let mut info = convert::commit(id, commit, references, Some(counts));
         if self.is_restricted() {
             // The id of the tree is made of hidden things, too.
@@ -371,8 +453,11 @@ impl Scope {
                     info.parents.push(parent.to_hex());
                 }
             }
-            if !are_all {
+            if !self.tells_message(commit, &seen) {
                 info.message = String::new();
+            }
+            if !self.tells_run(id, commit)? {
+                (info.run, info.step) = (None, None);
             }
             info.has_conflicts = !self.conflicts(id)?.is_empty();
         }

@@ -855,6 +855,159 @@ fn g9_a_principal_runs_merges_and_resolves_with_its_token() {
     reader.refused(DENIED, &["run", "--workspace", "demo", "--", "true"]);
 }
 
+#[test]
+fn g9_messages_conflicts_and_filters_tell_nothing_hidden() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    store.ok(&["principal", "add", "ann"]);
+    store.ok(&["grant", "demo", "ann", "/", "write"]);
+    store.commit_by_hand("demo");
+    let mount = store.mount("demo");
+    let owner =
+        |arguments: &[&str]| store.kura(&[&arguments[..1], &["demo"], &arguments[1..]].concat());
+    let seen = |verb: &[&str]| {
+        let run = agent.ok(&[verb, &["--json"]].concat());
+        for word in ["plan-x", "vault", "secretrun", "PRIVATE", "twin"] {
+            assert!(!run.stdout.contains(word), "{word} in {run}");
+        }
+        run.stdout
+    };
+    let everywhere = || {
+        for verb in ["log", "operations", "show", "conflicts", "status", "runs"] {
+            seen(&[verb, "demo"]);
+        }
+    };
+
+    // A command line may say anything.
+    let mut command = store.command();
+    command.args(["run", "--run-id", "open", "--", "sh", "-c"]);
+    command.arg("echo x >>docs/text # vault");
+    run_in(&mut command, &mount.path).ok();
+    everywhere();
+
+    // Conflicts of hidden paths, by a merge and by taking out; their ends, and the undoing.
+    store.ok(&["branch", "create", "demo", "hush"]);
+    let other = store.mount("demo@hush");
+    for (mount, mode) in [(&mount, "600"), (&other, "640")] {
+        shell_ok(&mount.path, &format!("chmod {mode} vault/plan-x"));
+    }
+    store.ok(&["commit", "demo", "-m", "a"]);
+    store.ok(&["commit", "demo", "--branch", "hush", "-m", "b"]);
+    let commits = agent.json(&["log", "demo"])["commits"]
+        .as_array()
+        .unwrap()
+        .len();
+    assert_eq!(owner(&["merge", "hush"]).code, 8);
+    owner(&["resolve", "vault/plan-x"]).ok();
+    owner(&["undo", "--yes"]).ok();
+    owner(&["resolve", "vault/plan-x"]).ok();
+    let log = agent.json(&["log", "demo"]);
+    assert_eq!(log["commits"].as_array().unwrap().len(), commits, "{log}");
+    for verb in ["log", "show", "conflicts", "runs"] {
+        seen(&[verb, "demo"]);
+    }
+    store.unmount(&other);
+    store.ok(&["branch", "delete", "demo", "hush", "--yes"]);
+
+    // What somebody did to hidden paths is found by no filter.
+    let by_ann = store.scratch_directory("ann");
+    store.ok(&["mount", "demo", by_ann.to_str().unwrap(), "--as", "ann"]);
+    shell_ok(&by_ann, "echo h >>vault/plan-x");
+    shell_ok(
+        &mount.path,
+        "KURA_RUN_ID=secretrun sh -c 'echo k >>vault/deep/launch-codes'; echo v >>docs/text",
+    );
+    store.ok(&["commit", "demo", "-m", "both"]);
+    let count = |filter: &[&str]| {
+        let log = agent.json(&[&["log", "demo"], filter].concat());
+        log["commits"].as_array().unwrap().len()
+    };
+    assert_eq!(
+        (count(&["--by", "ann"]), count(&["--run", "secretrun"])),
+        (0, 0)
+    );
+    assert_eq!(count(&["--run", "open"]), 1);
+    store.ok(&["umount", by_ann.to_str().unwrap()]);
+
+    // Of a conflict that can be seen, not whose the other side was.
+    store.ok(&["fork", "demo", "twin"]);
+    store.ok(&["revoke", "twin", "ada", "docs/**"]);
+    store.ok(&["revoke", "twin", "ada", "/"]);
+    let twin = store.mount("twin");
+    for (mount, word) in [(&mount, "ours"), (&twin, "theirs")] {
+        shell_ok(&mount.path, &format!("printf '\\0{word}' >src/main.rs"));
+    }
+    store.commit("twin", "in the other one");
+    store.commit("demo", "here");
+    shell_ok(&twin.path, "echo more >>vault/plan-x");
+    store.commit("twin", "hidden");
+    let hidden = store.log_ids("twin")[0].clone();
+    assert_eq!(owner(&["merge", "twin"]).code, 8);
+    for verb in ["conflicts", "status", "log"] {
+        let text = seen(&[verb, "demo"]);
+        assert!(!text.contains(&hidden), "{text}");
+    }
+    assert_eq!(
+        agent.json(&["conflicts", "demo"])["conflicts"][0]["path"],
+        "src/main.rs"
+    );
+}
+
+#[test]
+fn g9_a_step_is_ended_once_by_who_may_write() {
+    let store = TestStore::new();
+    let agent = demo(&store);
+    store.commit_by_hand("demo");
+    let post = |what: &str, body: &str| {
+        agent.request("POST", &format!("/v1/workspaces/demo/{what}"), body)
+    };
+    let begin = |step: &str| {
+        let body = format!(r#"{{"command": ["x"], "run": "r", "step": {step}}}"#);
+        post("runs/begin", &body).0
+    };
+    let end = || {
+        post(
+            "runs/end",
+            r#"{"run": "r", "step": 1, "exit_code": 0, "message": "m"}"#,
+        )
+        .0
+    };
+    for step in ["9223372036854775807", "18446744073709551615", "1000000001"] {
+        assert_eq!(begin(step), 400, "{step}");
+    }
+    assert_eq!(begin("1"), 200);
+    agent.grant("docs/**", "read");
+    assert_eq!(end(), 403);
+    agent.grant("docs/**", "write");
+    assert_eq!((end(), end()), (200, 409));
+    let bad = r#"{"message": "c", "run": "bad id", "step": 1}"#;
+    assert_eq!(post("commits", bad).0, 400);
+    // A command line is kept for ever: a part of it, and no token.
+    let secret = fs::read_to_string(&agent.token).unwrap();
+    let words = format!("{} {}", secret.trim(), "x".repeat(100_000));
+    let body = format!(r#"{{"command": ["{words}"], "run": "long"}}"#);
+    assert_eq!(post("runs/begin", &body).0, 200);
+    let runs = store.ok(&["runs", "demo", "--json"]).stdout;
+    assert!(
+        runs.contains("kura_…") && runs.len() < 10_000,
+        "{}",
+        runs.len()
+    );
+    let mount = store.mount("demo");
+    shell_ok(
+        &mount.path,
+        &format!("sh -c 'echo $0 >src/told' {}", secret.trim()),
+    );
+    store.commit("demo", "told");
+    let audit = store.ok(&["audit", "demo", "--json"]).stdout;
+    assert!(!audit.contains(secret.trim()), "{audit}");
+    let blame = store.ok(&["blame", "demo", "src/told", "--json"]).stdout;
+    assert!(
+        blame.contains("kura_…") && !blame.contains(secret.trim()),
+        "{blame}"
+    );
+}
+
 fn run_in(command: &mut Command, directory: &std::path::Path) -> Run {
     run(command.current_dir(directory))
 }

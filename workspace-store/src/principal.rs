@@ -17,6 +17,28 @@ use crate::store::{Store, now_ns};
 /// Begins the secret of every token, so that people and scanners recognise one.
 const SECRET_PREFIX: &str = "kura_";
 
+/// Digits of a secret behind that.
+const SECRET_DIGITS: usize = 64;
+
+/// A text in which the secrets of tokens can't be read: command lines are kept for ever.
+pub fn mask_secrets(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(SECRET_PREFIX) {
+        let (before, after) = rest.split_at(at + SECRET_PREFIX.len());
+        masked.push_str(before);
+        let count = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        rest = match count >= SECRET_DIGITS {
+            true => {
+                masked.push('…');
+                &after[count..]
+            }
+            false => after,
+        };
+    }
+    masked + rest
+}
+
 /// The use of a token is written down at most this often.
 const TOKEN_USE_INTERVAL_NS: i64 = 60_000_000_000;
 

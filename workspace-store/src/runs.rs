@@ -11,6 +11,7 @@ use crate::error::{ErrorKind, Result, StoreError};
 use crate::id::{CommitId, WorkspaceId};
 use crate::limits::REF_NAME_MAX_BYTES;
 use crate::object::Timestamp;
+use crate::principal::mask_secrets;
 use crate::store::{Store, now_ns};
 
 /// A step of a run.
@@ -43,10 +44,57 @@ pub struct NewRunStep {
     pub step: Option<u64>,
     /// Who runs it.
     pub principal: String,
-    /// The command.
+    /// The command; see [`kept_command`].
     pub command: Vec<String>,
     /// From where.
     pub source: String,
+}
+
+/// Highest number of a step.
+pub const STEP_MAX: u64 = 1_000_000_000;
+/// So much is kept of a command line.
+const COMMAND_MAX_BYTES: usize = 4096;
+
+/// Refuses what can't be the place of something in a run.
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn check_run(run: &str, step: Option<u64>) -> Result<()> {
+    if !is_run_id(run) {
+        return Err(StoreError::new(
+            ErrorKind::InvalidInput,
+            format!("'{}' can't be the id of a run", run.escape_debug()),
+        )
+        .with_hint("use letters, digits, '-', '_' and '.', at most 100"));
+    }
+    match step {
+        Some(step) if step > STEP_MAX => Err(StoreError::new(
+            ErrorKind::InvalidInput,
+            format!("{step} can't be the number of a step"),
+        )
+        .with_hint(format!("they go up to {STEP_MAX}"))),
+        _ => Ok(()),
+    }
+}
+
+/// What is kept of a command line: its beginning, without tokens.
+pub fn kept_command(command: Vec<String>) -> Vec<String> {
+    let mut room = COMMAND_MAX_BYTES;
+    let mut kept = Vec::new();
+    for word in command {
+        let mut word = mask_secrets(&word);
+        let is_longer = word.len() > room;
+        if is_longer {
+            word.truncate(word.floor_char_boundary(room));
+            word.push('…');
+        }
+        room -= word.len().min(room);
+        kept.push(word);
+        if is_longer {
+            break;
+        }
+    }
+    kept
 }
 
 /// Whether a text can be the id of a run: letters, digits, `-`, `_`, `.`, at most 100 bytes. It
@@ -65,13 +113,7 @@ impl Store {
     /// # Errors
     /// `InvalidInput` for a bad id, `AlreadyExists` if the run has this step.
     pub fn begin_run_step(&self, workspace: WorkspaceId, step: NewRunStep) -> Result<u64> {
-        if !is_run_id(&step.run) {
-            return Err(StoreError::new(
-                ErrorKind::InvalidInput,
-                format!("'{}' can't be the id of a run", step.run),
-            )
-            .with_hint("use letters, digits, '-', '_' and '.', at most 100"));
-        }
+        check_run(&step.run, step.step)?;
         self.inner.database.write(move |connection| {
             let number = refs::workspace_number(connection, workspace)?;
             runs::begin(connection, number, now_ns(), &step)
@@ -81,7 +123,7 @@ impl Store {
     /// Notes that a step has ended.
     ///
     /// # Errors
-    /// `NotFound` if it was never begun.
+    /// `NotFound` if it was never begun, `Conflict` if it has ended.
     pub fn end_run_step(
         &self,
         workspace: WorkspaceId,

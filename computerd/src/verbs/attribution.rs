@@ -16,13 +16,17 @@ use workspace_store::id::{random_bytes, to_hex};
 use workspace_store::object::{Commit, CommitKind, Timestamp};
 use workspace_store::path::is_at_or_below;
 use workspace_store::policy::Access;
-use workspace_store::runs::{NewRunStep, RunStep};
+use workspace_store::principal::mask_secrets;
+use workspace_store::runs::{NewRunStep, RunStep, kept_command};
 
 use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
+
+/// So much of a command becomes the message of what it left.
+const MESSAGE_MAX_BYTES: usize = 4096;
 
 /// Steps of a list when the client doesn't say how many.
 const DEFAULT_LIMIT: u32 = 50;
@@ -197,6 +201,7 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
         Some(run) => run,
         None => make_run_id()?,
     };
+    let command = kept_command(request.command);
     // What others left uncommitted is not this command's.
     let branch = daemon.branch_name(workspace, request.branch.as_ref())?;
     daemon.commit_by_policy(workspace, &branch)?;
@@ -207,11 +212,11 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
             run: run.clone(),
             step: request.step,
             principal: principal.clone(),
-            command: request.command.clone(),
+            command: command.clone(),
             source: source.to_text(),
         },
     )?;
-    let details = serde_json::json!({"step": step, "command": request.command});
+    let details = serde_json::json!({"step": step, "command": command});
     daemon.audit(
         principal,
         "api",
@@ -227,6 +232,7 @@ pub fn begin_run(call: &Call, request: RunBegin) -> Result<RunBegun> {
 pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     let daemon = &call.daemon;
     let scope = call.scope(request.principal.as_ref())?;
+    scope.require_some_write("run")?;
     let (workspace, principal) = (&scope.workspace, &scope.principal);
     let steps = daemon
         .store
@@ -256,7 +262,9 @@ pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     );
     let branch = daemon.branch_name(workspace, request.branch.as_ref())?;
     // Not a named commit: a command that changed nothing leaves none.
-    let mut commit = commit_request(principal, CommitKind::Snapshot, &request.message);
+    let mut message = mask_secrets(&request.message);
+    message.truncate(message.floor_char_boundary(MESSAGE_MAX_BYTES));
+    let mut commit = commit_request(principal, CommitKind::Snapshot, &message);
     commit.run = Some(request.run.clone());
     commit.step = Some(request.step);
     let _access = daemon.write_access(workspace, &branch, principal)?;
@@ -273,7 +281,7 @@ pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
         operation: None,
     };
     if head.is_new {
-        ended.changes = convert::change_counts(&scope.changes(head.commit)?.0);
+        ended.changes = convert::change_counts(&scope.seen(head.commit)?.changes);
         ended.operation = daemon.operation_of(workspace, head.commit)?;
     }
     Ok(ended)

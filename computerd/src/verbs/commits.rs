@@ -2,6 +2,7 @@
 
 use computerd_api::v1::{CommitBody, CommitResult};
 use workspace_store::object::CommitKind;
+use workspace_store::runs::check_run;
 
 use crate::convert;
 use crate::daemon::commit_request;
@@ -14,6 +15,9 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
     let scope = call.scope(body.author.as_ref())?;
     scope.require_some_write("commit")?;
     let (workspace, author) = (&scope.workspace, &scope.principal);
+    if let Some(run) = &body.run {
+        check_run(run, body.step)?;
+    }
     let branch = daemon.branch_name(workspace, body.branch.as_ref())?;
     let mut request = commit_request(author, CommitKind::Manual, &body.message);
     request.run = body.run;
@@ -30,7 +34,7 @@ pub fn commit(call: &Call, body: CommitBody) -> Result<CommitResult> {
         operation: None,
     };
     if head.is_new {
-        result.changes = convert::change_counts(&scope.changes(head.commit)?.0);
+        result.changes = convert::change_counts(&scope.seen(head.commit)?.changes);
         if !daemon.is_only_a_name(head.commit)? {
             result.operation = daemon.operation_of(workspace, head.commit)?;
         }

@@ -62,7 +62,6 @@ const KNOWN: &[Known] = &[
         description: "how data of mounts is cached",
         check: |value| match value {
             "cached" => Ok(()),
-            "direct" => Err("'direct' is not offered yet; use 'cached'".to_owned()),
             _ => Err("must be 'cached'".to_owned()),
         },
     },

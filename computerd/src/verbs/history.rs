@@ -8,7 +8,7 @@ use computerd_api::v1::{
 };
 use workspace_store::CommitId;
 use workspace_store::audit::AuditQuery as StoreAuditQuery;
-use workspace_store::commits::{LogEntry, LogQuery as StoreLogQuery, PathChange};
+use workspace_store::commits::{ActorFilter, LogEntry, LogQuery as StoreLogQuery, PathChange};
 use workspace_store::id::WorkspaceId;
 use workspace_store::operation::{OperationKind, OperationRecord};
 use workspace_store::path::is_at_or_below;
@@ -85,7 +85,12 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
         }
     };
     if scope.is_restricted() {
-        entries = visible(&scope, entries, &query.paths)?;
+        let filter = ActorFilter {
+            principal: query.author.clone(),
+            run: query.run.clone(),
+            step: query.step,
+        };
+        entries = visible(&scope, entries, &query.paths, &filter)?;
     }
     if let (true, Some(path)) = (entries.is_empty(), query.paths.first())
         && query.run.is_none()
@@ -124,23 +129,31 @@ pub fn log(call: &Call, query: LogQuery) -> Result<LogPage> {
 }
 
 /// Those of the commits that exist for the principal: that changed something visible, at or below
-/// one of the paths if there are any.
-fn visible(scope: &Scope, entries: Vec<LogEntry>, paths: &[PathText]) -> Result<Vec<LogEntry>> {
+/// one of the paths if there are any, by somebody who is meant.
+fn visible(
+    scope: &Scope,
+    entries: Vec<LogEntry>,
+    paths: &[PathText],
+    filter: &ActorFilter,
+) -> Result<Vec<LogEntry>> {
     let paths = paths
         .iter()
         .map(|path| clean_path(path.as_bytes()))
         .collect::<Result<Vec<_>>>()?;
     let mut visible = Vec::new();
     for entry in entries {
-        let (changes, are_all) = scope.changes(entry.id)?;
+        let seen = scope.seen(entry.id)?;
         let is_wanted =
             |change: &PathChange| paths.iter().any(|path| is_at_or_below(&change.path, path));
-        let exists = if paths.is_empty() {
-            are_all || !changes.is_empty()
-        } else {
-            changes.iter().any(is_wanted)
+        let exists = match paths.is_empty() {
+            true => seen.exists,
+            false => seen.changes.iter().any(is_wanted),
         };
-        if exists {
+        // Who is named as its author is told of every commit.
+        let is_by = filter.run.is_none()
+            && filter.step.is_none()
+            && (filter.principal.as_ref()).is_none_or(|author| *author == entry.commit.author);
+        if exists && (is_by || scope.has_part(entry.id, &entry.commit, filter)?) {
             visible.push(entry);
         }
     }
@@ -250,12 +263,20 @@ pub fn shown_operation(scope: &Scope, record: &OperationRecord) -> Result<Option
     }
     let after = record.after.as_deref().and_then(|id| id.parse().ok());
     if let (OperationKind::Commit, Some(after)) = (record.kind, after) {
-        let (changes, are_all) = scope.changes(after)?;
-        if changes.is_empty() && !are_all {
+        let seen = scope.seen(after)?;
+        if !seen.exists {
             return Ok(None);
         }
-        if !are_all && let Some(details) = shown.details.as_object_mut() {
-            details.remove("message");
+        let commit = scope.daemon.store.commit(after)?;
+        if let Some(details) = shown.details.as_object_mut() {
+            details.insert("paths".to_owned(), seen.changes.len().into());
+            if !scope.tells_message(&commit, &seen) {
+                details.remove("message");
+            }
+            if !scope.tells_run(after, &commit)? {
+                details.remove("run");
+                details.remove("step");
+            }
         }
     }
     Ok(Some(shown))

@@ -9,7 +9,6 @@ use workspace_store::policy::Access;
 use workspace_store::source::NextVersion;
 
 use super::revert::{Change, clean_paths};
-use crate::convert;
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
 
@@ -21,7 +20,10 @@ pub fn conflicts(call: &Call, query: ConflictQuery) -> Result<ConflictList> {
     let conflicts = scope.conflicts(commit)?;
     Ok(ConflictList {
         commit: commit.to_hex(),
-        conflicts: conflicts.iter().map(convert::conflict).collect(),
+        conflicts: conflicts
+            .iter()
+            .map(|conflict| scope.conflict_info(conflict))
+            .collect::<Result<_>>()?,
     })
 }
 

@@ -153,8 +153,8 @@ impl Change<'_> {
             conflicts: conflicts
                 .iter()
                 .take(Plan::MAX_CHANGES)
-                .map(convert::conflict)
-                .collect(),
+                .map(|conflict| self.scope.conflict_info(conflict))
+                .collect::<Result<_>>()?,
             is_recorded: !next.lineage.is_plain(),
             references: Vec::new(),
             mounts: mounts.map(|mount| mount.mountpoint).collect(),

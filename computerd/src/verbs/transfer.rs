@@ -111,7 +111,7 @@ pub fn import(call: &Call, body: ImportRequest, progress: &ProgressLines) -> Res
         operation: None,
     };
     if let Some(commit) = outcome.commit {
-        result.changes = convert::change_counts(&scope.changes(commit)?.0);
+        result.changes = convert::change_counts(&scope.seen(commit)?.changes);
         result.operation = daemon.operation_of(workspace, commit)?;
     }
     Ok(result)
@@ -129,13 +129,16 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
         call.caller.name(),
     )?;
     let whole = daemon.store.commit(commit)?.root.clone();
-    let (mut root, mut left_out) = match daemon.store.has_purged()? {
-        true => without_purged(daemon, &empty_root(daemon, &whole)?, whole.clone())?,
-        false => (whole.clone(), Vec::new()),
+    let (root, mut left_out) = match daemon.store.has_purged()? {
+        true => without_purged(daemon, &empty_root(daemon, &whole)?, whole)?,
+        false => (whole, Vec::new()),
     };
     if left_out.contains(&path) {
-        // Nothing else was asked for: say why there is nothing.
-        root = whole;
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            format!("export '{}': its content was purged", display_path(&path)),
+        )
+        .with_hint("`kura audit` says when, and by whom"));
     }
     left_out.retain(|purged| is_at_or_below(purged, &path));
     progress.phase("writing");

@@ -162,8 +162,8 @@ pub fn status(call: &Call) -> Result<WorkspaceStatus> {
                 conflicts: found
                     .iter()
                     .take(BranchConflicts::MAX_SHOWN)
-                    .map(convert::conflict)
-                    .collect(),
+                    .map(|conflict| scope.conflict_info(conflict))
+                    .collect::<Result<_>>()?,
             });
         }
     }

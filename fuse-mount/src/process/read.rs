@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use workspace_store::actor::Process;
 use workspace_store::object::Timestamp;
-use workspace_store::runs::is_run_id;
+use workspace_store::principal::mask_secrets;
+use workspace_store::runs::{STEP_MAX, is_run_id};
 
 use super::{Found, LabelReader, RunPlace};
 
@@ -102,7 +103,7 @@ fn command(pid: u32) -> Vec<String> {
     }
     let words = bytes.split(|byte| *byte == 0);
     let mut words: Vec<String> = words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .map(|word| mask_secrets(&String::from_utf8_lossy(word)))
         .collect();
     if is_longer && let Some(last) = words.last_mut() {
         last.push('…');
@@ -125,7 +126,9 @@ fn run_of_environment(bytes: &[u8]) -> Option<RunPlace> {
 pub(super) fn run_place(run: &str, step: Option<&str>) -> Option<RunPlace> {
     is_run_id(run).then(|| RunPlace {
         run: run.to_owned(),
-        step: step.and_then(|step| step.parse().ok()),
+        step: step
+            .and_then(|step| step.parse().ok())
+            .filter(|step| *step <= STEP_MAX),
     })
 }
 

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::error::{ErrorKind, Result, StoreError};
 use crate::object::Timestamp;
-use crate::runs::{NewRunStep, RunStep};
+use crate::runs::{NewRunStep, RunStep, STEP_MAX};
 
 /// Adds a step; gives back its number.
 pub(crate) fn begin(
@@ -18,8 +18,15 @@ pub(crate) fn begin(
         .query_row((workspace, &step.run), |row| row.get(0))?;
     let number = match step.step {
         Some(number) => number as i64,
-        None => last.map_or(1, |last| last + 1),
+        None => last.map_or(1, |last| last.saturating_add(1)),
     };
+    if !u64::try_from(number).is_ok_and(|number| number <= STEP_MAX) {
+        return Err(StoreError::new(
+            ErrorKind::InvalidInput,
+            format!("the run {} has no numbers for more steps", step.run),
+        )
+        .with_hint("begin another run"));
+    }
     let inserted = connection
         .prepare_cached(
             "INSERT INTO run_step (workspace, run, step, principal, command, source, started_ns)
@@ -56,9 +63,23 @@ pub(crate) fn end(
     let changed = connection
         .prepare_cached(
             "UPDATE run_step SET ended_ns = ?4, exit_code = ?5
-             WHERE workspace = ?1 AND run = ?2 AND step = ?3",
+             WHERE workspace = ?1 AND run = ?2 AND step = ?3 AND ended_ns IS NULL",
         )?
         .execute((workspace, run, step as i64, time_ns, exit_code))?;
+    let is_known = || -> Result<bool> {
+        Ok(connection
+            .prepare_cached(
+                "SELECT 1 FROM run_step WHERE workspace = ?1 AND run = ?2 AND step = ?3",
+            )?
+            .exists((workspace, run, step as i64))?)
+    };
+    if changed == 0 && is_known()? {
+        return Err(StoreError::new(
+            ErrorKind::Conflict,
+            format!("step {step} of the run {run} has ended already"),
+        )
+        .with_hint("begin another step"));
+    }
     if changed == 0 {
         return Err(StoreError::new(
             ErrorKind::NotFound,

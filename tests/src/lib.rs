@@ -4,6 +4,7 @@
 //! A test that needs something that is not there (mount rights, the engine) fails with the command
 //! that brings it; nothing is skipped in silence. Everything a test started ends with it.
 
+mod agent;
 mod docker;
 mod manifest;
 mod odd_tree;
@@ -12,6 +13,7 @@ mod process;
 mod repository;
 mod store;
 
+pub use agent::{Agent, demo, request};
 pub use docker::{Container, docker, require_docker};
 pub use manifest::{Entry, Manifest, assert_same_tree, manifest, without_root_times};
 pub use odd_tree::{make_odd_tree, make_small_project};

@@ -233,6 +233,12 @@ impl Scope {
         self.require_everywhere(Access::Write, what)
     }
 
+    /// Whether what is at a path can be seen; of a hidden directory with something visible below it
+    /// nothing is, though it can be walked through ([`Scope::is_visible`]).
+    pub fn sees(&self, path: &[u8]) -> bool {
+        self.policy.access(path) > Access::Hidden
+    }
+
     /// What can be seen of a commit.
     pub fn seen(&self, id: CommitId) -> Result<Seen> {
         let store = &self.daemon.store;
@@ -245,7 +251,7 @@ impl Scope {
             });
         }
         let count = changes.len();
-        changes.retain(|change| self.policy.access(&change.path) > Access::Hidden);
+        changes.retain(|change| self.sees(&change.path));
         let mut is_all = changes.len() == count;
         let commit = store.commit(id)?;
         let Some(parent) = commit.parents.first() else {
@@ -283,17 +289,18 @@ impl Scope {
         Ok(!self.is_restricted() || self.seen(commit)?.exists)
     }
 
-    /// Whether the message of a commit is told: if all that it may speak of can be seen. That of
-    /// somebody else's run is its command, that of a merge names what was merged.
+    /// Whether the message of a commit is told to whom anything is hidden: if all that it may speak
+    /// of can be seen. That of somebody else's run is its command, that of a merge names what was
+    /// merged.
     pub fn tells_message(&self, commit: &Commit, seen: &Seen) -> bool {
         let is_plain = commit.run.is_none() && commit.parents.len() <= 1;
-        !self.is_restricted() || seen.is_all && (is_plain || commit.author == self.principal)
+        seen.is_all && (is_plain || commit.author == self.principal)
     }
 
-    /// Whether the run of a commit is told: if it is the principal's own, or made something of what
-    /// can be seen.
+    /// Whether the run of a commit is told to whom anything is hidden: if it is the principal's own,
+    /// or made something of what can be seen.
     pub fn tells_run(&self, id: CommitId, commit: &Commit) -> Result<bool> {
-        if !self.is_restricted() || commit.run.is_none() || commit.author == self.principal {
+        if commit.run.is_none() || commit.author == self.principal {
             return Ok(true);
         }
         let filter = ActorFilter {
@@ -309,7 +316,7 @@ impl Scope {
         let changes = self.daemon.store.attributed_changes(id)?;
         let mut seen = changes
             .iter()
-            .filter(|change| self.policy.access(&change.change.path) > Access::Hidden);
+            .filter(|change| self.sees(&change.change.path));
         Ok(seen.any(|change| filter.has_change(commit, change))
             || changes.is_empty() && filter.has_commit(commit))
     }
@@ -417,8 +424,11 @@ impl Scope {
 
     /// Whether a conflict can be seen: its path, and what was put beside it.
     pub fn sees_conflict(&self, conflict: &Conflict) -> bool {
-        let sees = |path: &[u8]| self.policy.access(path) > Access::Hidden;
-        sees(&conflict.path) && conflict.beside.as_deref().is_none_or(sees)
+        self.sees(&conflict.path)
+            && conflict
+                .beside
+                .as_deref()
+                .is_none_or(|path| self.sees(path))
     }
 
     /// A conflict for people: others' histories are told as far as they can be seen.

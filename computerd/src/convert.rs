@@ -44,7 +44,6 @@ pub fn parse_time(text: &str) -> Result<Timestamp> {
     Ok(Timestamp::from_nanoseconds(instant.as_nanosecond()))
 }
 
-/// A serialised unit variant's name.
 /// Name of a value of an enum, as it is written in JSON.
 pub fn variant_name(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {

@@ -1,13 +1,12 @@
 //! Principals with tokens, as the tests of access need them, and a workspace to look at.
 
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::process::{Run, run, shell_ok};
+use crate::process::{Run, exchange, run, shell_ok};
 use crate::store::TestStore;
 
 /// A principal with a token in a file.
@@ -91,7 +90,7 @@ pub fn request(
     secret: Option<&str>,
     body: &str,
 ) -> (u16, String) {
-    let mut stream =
+    let stream =
         UnixStream::connect(store.path().join("agents/agents.sock")).expect("the agents' socket");
     let authorization = secret.map_or(String::new(), |secret| {
         format!("Authorization: Bearer {secret}\r\n")
@@ -101,18 +100,7 @@ pub fn request(
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    // At once: who is refused by the head of a request need not read its body.
-    stream
-        .write_all(request.as_bytes())
-        .expect("a request is taken");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer");
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    (status.expect("a status"), answer)
+    exchange(stream, &request)
 }
 
 /// The workspace `demo` with hidden and visible history, and agents that see parts of it.

@@ -18,6 +18,6 @@ pub use docker::{Container, docker, require_docker};
 pub use manifest::{Entry, Manifest, assert_same_tree, manifest, without_root_times};
 pub use odd_tree::{make_odd_tree, make_small_project};
 pub use power::{CuttableDisk, DiskAfterCut, MountedImage};
-pub use process::{Run, SetOnDrop, run, run_ok, shell, shell_ok, wait_until};
+pub use process::{Run, SetOnDrop, exchange, run, run_ok, shell, shell_ok, wait_until};
 pub use repository::{binary, repository_root};
 pub use store::{DaemonProcesses, TestMount, TestStore};

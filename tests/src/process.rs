@@ -1,6 +1,7 @@
 //! Running programs and keeping what they said.
 
 use std::ffi::OsStr;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,6 +119,20 @@ pub fn shell(directory: &Path, script: &str) -> Run {
 #[track_caller]
 pub fn shell_ok(directory: &Path, script: &str) -> String {
     shell(directory, script).ok().stdout
+}
+
+/// Sends an HTTP request as it is, with `Connection: close`: status and the whole answer.
+pub fn exchange(mut stream: impl Read + Write, request: &str) -> (u16, String) {
+    // At once: who is refused by the head of a request need not read its body.
+    stream
+        .write_all(request.as_bytes())
+        .expect("a request is taken");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split(' ').nth(1);
+    let status = status.and_then(|status| status.parse().ok());
+    (status.expect("a status"), answer)
 }
 
 /// Sets a flag when it goes, also by a panic: what waits for the flag ends then.

@@ -190,6 +190,12 @@ impl TestStore {
         run(self.command().args(arguments).current_dir(directory))
     }
 
+    /// The newest commit of a workspace.
+    #[track_caller]
+    pub fn head(&self, name: &str) -> String {
+        self.log_ids(name).swap_remove(0)
+    }
+
     /// Commits a workspace and gives the id.
     #[track_caller]
     pub fn commit(&self, name: &str, message: &str) -> String {

@@ -31,10 +31,6 @@ fn import(store: &TestStore, script: &str, arguments: &[&str]) -> Run {
     run(command.args(arguments))
 }
 
-fn head(store: &TestStore) -> String {
-    store.log_ids("demo")[0].clone()
-}
-
 #[test]
 fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
     let store = TestStore::new();
@@ -45,14 +41,14 @@ fn g9_what_is_hidden_is_in_no_verb_of_a_principal() {
         &["-m", "secret-message of the vault"],
     )
     .ok();
-    let hidden_commit = head(&store);
+    let hidden_commit = store.head("demo");
     import(
         &store,
         "mkdir docs vault; echo changed >docs/text; mv docs/text docs/other; echo y >vault/plan-x",
         &["-m", "secret-message of both"],
     )
     .ok();
-    let both = head(&store);
+    let both = store.head("demo");
     store.ok(&["tag", "create", &format!("demo@{hidden_commit}"), "v1"]);
 
     let verbs: Vec<Vec<&str>> = [
@@ -272,7 +268,7 @@ fn g9_tokens_end_when_they_expire_are_revoked_or_their_principal_is_disabled() {
 fn g9_a_principal_changes_what_it_may_write_and_nothing_else() {
     let store = TestStore::new();
     let agent = demo(&store);
-    let first = head(&store);
+    let first = store.head("demo");
     import(
         &store,
         "mkdir docs vault; echo changed >docs/text; echo more >docs/more
@@ -353,7 +349,7 @@ fn g9_a_hash_is_no_capability() {
     let source = store.scratch_directory("other");
     shell_ok(&source, "echo PRIVATE-BYTES >plan-x");
     store.init("other", Some(&source));
-    let foreign = store.log_ids("other")[0].clone();
+    let foreign = store.head("other");
     let tree = store.json(&["show", "demo"])["commit"]["tree"].clone();
     let tree = tree.as_str().unwrap();
     for id in [&foreign, &foreign[..16], tree, &"0".repeat(64)] {

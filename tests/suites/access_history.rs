@@ -1,18 +1,12 @@
 //! What principals with tokens come to know and do of histories: runs, merges, conflicts, blame.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
-use e2e::{Agent, Run, TestStore, demo, run, shell_ok};
+use e2e::{Agent, TestStore, demo, run, shell_ok};
 use serde_json::Value;
 
 const DENIED: i32 = 5;
 const NOT_FOUND: i32 = 4;
-
-fn head(store: &TestStore) -> String {
-    store.log_ids("demo")[0].clone()
-}
 
 #[test]
 fn g9_taking_a_run_out_neither_tells_nor_touches_what_is_hidden() {
@@ -68,7 +62,7 @@ fn g9_what_others_left_hidden_and_uncommitted_is_not_told() {
 fn g9_going_back_leaves_conflicts_of_hidden_paths_alone() {
     let store = TestStore::new();
     let agent = demo(&store);
-    let before = head(&store);
+    let before = store.head("demo");
     store.ok(&["fork", "demo", "other"]);
     for (name, word) in [("demo", "ours"), ("other", "theirs")] {
         let mount = store.mount(name);
@@ -103,10 +97,9 @@ fn g9_blame_and_runs_tell_what_can_be_seen() {
     store.commit_by_hand("demo");
     let mount = store.mount("demo");
     let owner = |run: &str, script: &str| {
-        let mut command = store.command();
-        command.args(["run", "--run-id", run, "--", "sh", "-c", script]);
-        run_in(&mut command, &mount.path).ok();
-        head(&store)
+        let command = ["run", "--run-id", run, "--", "sh", "-c", script];
+        store.kura_in(&mount.path, &command).ok();
+        store.head("demo")
     };
     let visible = owner("open", "echo more >>docs/text");
     let hidden = owner(
@@ -204,7 +197,7 @@ fn g9_a_principal_runs_merges_and_resolves_with_its_token() {
         .env("KURA_TOKEN_FILE", &bob.token)
         .args(["run", "--workspace", "demo", "--run-id", "mine", "--"])
         .args(["sh", "-c", "echo bob >src/main.rs; exit 3"]);
-    let ended = run_in(&mut command, &mount.path);
+    let ended = run(command.current_dir(&mount.path));
     assert_eq!(ended.code, 3, "{ended}");
     let step = &bob.json(&["runs", "demo"])["steps"][0];
     assert_eq!(
@@ -245,10 +238,9 @@ fn g9_messages_conflicts_and_filters_tell_nothing_hidden() {
     };
 
     // A command line may say anything.
-    let mut command = store.command();
-    command.args(["run", "--run-id", "open", "--", "sh", "-c"]);
-    command.arg("echo x >>docs/text # vault");
-    run_in(&mut command, &mount.path).ok();
+    let script = "echo x >>docs/text # vault";
+    let command = ["run", "--run-id", "open", "--", "sh", "-c", script];
+    store.kura_in(&mount.path, &command).ok();
     everywhere();
 
     // Conflicts of hidden paths, by a merge and by taking out; their ends, and the undoing.
@@ -307,7 +299,7 @@ fn g9_messages_conflicts_and_filters_tell_nothing_hidden() {
     store.commit("demo", "here");
     shell_ok(&twin.path, "echo more >>vault/plan-x");
     store.commit("twin", "hidden");
-    let hidden = store.log_ids("twin")[0].clone();
+    let hidden = store.head("twin");
     assert_eq!(owner(&["merge", "twin"]).code, 8);
     for verb in ["conflicts", "status", "log"] {
         let text = seen(&[verb, "demo"]);
@@ -372,8 +364,4 @@ fn g9_a_step_is_ended_once_by_who_may_write() {
         blame.contains("kura_…") && !blame.contains(secret.trim()),
         "{blame}"
     );
-}
-
-fn run_in(command: &mut Command, directory: &Path) -> Run {
-    run(command.current_dir(directory))
 }

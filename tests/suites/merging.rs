@@ -91,9 +91,9 @@ fn fuse_g8_two_forks_edited_at_once_come_together_while_a_program_writes() {
     let theirs = merge["parents"][1].as_str().unwrap();
     store.ok(&["show", &format!("demo@{theirs}"), "--no-patch"]);
     // Once more brings nothing; the other way round it is the same tree.
-    let head = store.log_ids("demo")[0].clone();
+    let head = store.head("demo");
     store.ok(&["merge", "demo", "agent"]);
-    assert_eq!(store.log_ids("demo")[0], head);
+    assert_eq!(store.head("demo"), head);
     store.ok(&["merge", "agent", "demo"]);
     assert_same_tree(
         &without_root_times(manifest(&main.path)),

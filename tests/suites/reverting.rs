@@ -127,7 +127,7 @@ fn fuse_rollback_of_one_path_leaves_the_rest() {
 #[test]
 fn a_dry_run_changes_nothing_and_a_destructive_verb_asks_first() {
     let (store, project) = TestStore::with_small_project();
-    let first = store.log_ids("demo")[0].clone();
+    let first = store.head("demo");
     let other = store.scratch_directory("other");
     fs::write(other.join("only"), "this").unwrap();
     let _ = run(store

@@ -1,7 +1,7 @@
 //! The page to look at: what its port refuses, and the page itself in a real headless browser.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use e2e::{TestMount, TestStore, binary, repository_root, run, wait_until};
+use e2e::{TestMount, TestStore, binary, exchange, repository_root, run, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Page {
 
     /// Sends a request as it is, with the right `Host` unless the headers have one.
     fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page is served");
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page is served");
         let limit = Some(Duration::from_secs(20));
         stream.set_read_timeout(limit).expect("a time limit");
         let mut text = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\n");
@@ -69,15 +69,10 @@ impl Page {
             text += &format!("{name}: {value}\r\n");
         }
         text += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
-        stream
-            .write_all(text.as_bytes())
-            .expect("the request is sent");
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).expect("an answer");
-        let answer = String::from_utf8_lossy(&bytes).into_owned();
+        let (status, answer) = exchange(stream, &text);
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         Answer {
-            status: head[9..12].parse().expect("a status"),
+            status,
             head: head.to_ascii_lowercase(),
             body: body.to_owned(),
         }

@@ -362,7 +362,7 @@ fn fuse_g5_files_that_come_and_go_make_no_commit() {
         fs::remove_file(mount.join(place).join("index.lock")).unwrap();
     }
     thread::sleep(COMMIT_POLICY_WAIT);
-    assert_eq!(store.log_ids("demo")[0], before);
+    assert_eq!(store.head("demo"), before);
     // Asked for, the times of directories are in a commit all the same.
     shell_ok(&mount.path, "touch -d 2001-02-03 directory");
     thread::sleep(COMMIT_POLICY_WAIT);
@@ -523,7 +523,7 @@ fn fuse_a_long_commit_does_not_hold_up_the_mount() {
 #[test]
 fn g10_every_operation_leaves_an_audit_entry_and_the_chain_holds() {
     let (store, _) = TestStore::with_small_project();
-    let id = store.log_ids("demo")[0].clone();
+    let id = store.head("demo");
     store.ok(&["tag", "create", &format!("demo@{id}"), "first"]);
     store.ok(&["fork", "demo", "copy"]);
     let text = run(store.command().args(["audit", "demo", "--json"]))

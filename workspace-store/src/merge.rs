@@ -697,12 +697,13 @@ impl Merge<'_> {
             // A join at one of its names saw what `ours` did to it, but not what `theirs` did.
             let is_joined = !self.links.contains_key(&id)
                 && paths.iter().any(|path| self.joined.contains(path));
-            // `ours` has it, or it wouldn't be lost here.
-            let is_wanted = is_changed || self.is_linked_in(self.theirs, id)?;
-            if !is_wanted || has_names || is_joined || staying.contains(&id) {
+            if has_names || is_joined || staying.contains(&id) {
                 continue;
             }
-            self.keep_name(id, &paths, &base.inode, &ours.inode)?;
+            // `ours` has it, or it wouldn't be lost here.
+            if is_changed || self.is_linked_in(self.theirs, id)? {
+                self.keep_name(id, &paths, &base.inode, &ours.inode)?;
+            }
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ pub struct NewRunStep {
 /// Highest number of a step.
 pub const STEP_MAX: u64 = 1_000_000_000;
 /// So much is kept of a command line.
-const COMMAND_MAX_BYTES: usize = 4096;
+pub const COMMAND_MAX_BYTES: usize = 4096;
 
 /// Refuses what can't be the place of something in a run.
 ///
@@ -78,7 +78,7 @@ pub fn check_run(run: &str, step: Option<u64>) -> Result<()> {
 }
 
 /// What is kept of a command line: its beginning, without tokens.
-pub fn kept_command(command: Vec<String>) -> Vec<String> {
+pub fn kept_command(command: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut room = COMMAND_MAX_BYTES;
     let mut kept = Vec::new();
     for word in command {
@@ -191,6 +191,30 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_command_line_the_beginning_is_kept_and_no_part_of_a_token() {
+        let kept = |words: &[&str]| kept_command(words.iter().map(|word| (*word).to_owned()));
+        assert_eq!(kept(&["a", "", "kura_12"]), ["a", "", "kura_12"]);
+        let token = format!("kura_{}", "0f".repeat(32));
+        assert_eq!(
+            kept(&["-H", &format!("Bearer {token}!")]),
+            ["-H", "Bearer kura_…!"]
+        );
+        // One that the limit would cut is no less secret.
+        let filler = "é".repeat(COMMAND_MAX_BYTES / 2 - 10);
+        let long = kept(&[
+            &filler,
+            &format!("{token}{token}"),
+            &"x".repeat(100),
+            "more",
+        ]);
+        assert_eq!(long.len(), 3);
+        assert_eq!(long[..2], [filler.clone(), "kura_…kura_…".to_owned()]);
+        assert_eq!(long[2], "xxxx…");
+        let cut = kept(&[&format!("y{}", "é".repeat(COMMAND_MAX_BYTES))]);
+        assert_eq!(cut[0].len(), COMMAND_MAX_BYTES - 1 + '…'.len_utf8());
+    }
 
     #[test]
     fn ids_of_runs_are_safe_everywhere() {

@@ -15,18 +15,14 @@ use workspace_store::commits::{ActorFilter, AttributedChange};
 use workspace_store::id::{random_bytes, to_hex};
 use workspace_store::object::{Commit, CommitKind, Timestamp};
 use workspace_store::path::is_at_or_below;
-use workspace_store::policy::Access;
 use workspace_store::principal::mask_secrets;
-use workspace_store::runs::{NewRunStep, RunStep, kept_command};
+use workspace_store::runs::{COMMAND_MAX_BYTES, NewRunStep, RunStep, kept_command};
 
 use crate::access::Scope;
 use crate::convert;
 use crate::daemon::{clean_path, commit_request};
 use crate::error::{Error, ErrorKind, Result};
 use crate::server::Call;
-
-/// So much of a command becomes the message of what it left.
-const MESSAGE_MAX_BYTES: usize = 4096;
 
 /// Steps of a list when the client doesn't say how many.
 const DEFAULT_LIMIT: u32 = 50;
@@ -114,7 +110,7 @@ pub fn visible_changes(scope: &Scope, id: CommitId) -> Result<Vec<AttributedChan
     if !scope.is_restricted() {
         return Ok(changes);
     }
-    changes.retain(|change| scope.policy.access(&change.change.path) > Access::Hidden);
+    changes.retain(|change| scope.sees(&change.change.path));
     for change in &mut changes {
         mask(scope, change);
     }
@@ -161,7 +157,7 @@ pub fn blame(call: &Call, query: BlameQuery) -> Result<BlameResult> {
     let start = scope.resolve(query.revision.as_deref().unwrap_or("HEAD"))?;
     let path = clean_path(query.path.as_bytes())?;
     scope.note_if_hidden(&path);
-    let sees = |path: &[u8]| scope.policy.access(path) > Access::Hidden;
+    let sees = |path: &[u8]| scope.sees(path);
     let newest = origin(&scope, store.blame_path(start, &path, &sees)?)?;
     let found = if query.lines {
         store.blame_lines(start, &path, &sees)?
@@ -234,19 +230,21 @@ pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     let scope = call.scope(request.principal.as_ref())?;
     scope.require_some_write("run")?;
     let (workspace, principal) = (&scope.workspace, &scope.principal);
-    let steps = daemon
-        .store
-        .run_steps(workspace.id, Some(&request.run), 0)?;
-    let is_own = |step: &RunStep| step.step == request.step && step.principal == *principal;
-    if scope.is_restricted() && !steps.iter().any(is_own) {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            format!(
-                "end step {} of {}: it was never begun",
-                request.step, request.run
-            ),
-        )
-        .with_hint("`kura runs NAME` lists them"));
+    if scope.is_restricted() {
+        let is_own = |step: &RunStep| step.step == request.step && step.principal == *principal;
+        let steps = daemon
+            .store
+            .run_steps(workspace.id, Some(&request.run), 0)?;
+        if !steps.iter().any(is_own) {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!(
+                    "end step {} of {}: it was never begun",
+                    request.step, request.run
+                ),
+            )
+            .with_hint("`kura runs NAME` lists them"));
+        }
     }
     daemon
         .store
@@ -263,7 +261,7 @@ pub fn end_run(call: &Call, request: RunEnd) -> Result<RunEnded> {
     let branch = daemon.branch_name(workspace, request.branch.as_ref())?;
     // Not a named commit: a command that changed nothing leaves none.
     let mut message = mask_secrets(&request.message);
-    message.truncate(message.floor_char_boundary(MESSAGE_MAX_BYTES));
+    message.truncate(message.floor_char_boundary(COMMAND_MAX_BYTES));
     let mut commit = commit_request(principal, CommitKind::Snapshot, &message);
     commit.run = Some(request.run.clone());
     commit.step = Some(request.step);
@@ -304,8 +302,7 @@ pub fn runs(call: &Call, query: RunQuery) -> Result<RunList> {
         started: Some(convert::time(step.started)),
         ended: step.ended.map(convert::time),
         exit_code: step.exit_code,
-        commits: Vec::new(),
-        path_count: 0,
+        ..RunStepInfo::default()
     });
     let unknown = store.unknown_run_steps(workspace, run)?;
     let unknown = unknown
@@ -314,12 +311,7 @@ pub fn runs(call: &Call, query: RunQuery) -> Result<RunList> {
             run,
             step,
             principal,
-            command: Vec::new(),
-            started: None,
-            ended: None,
-            exit_code: None,
-            commits: Vec::new(),
-            path_count: 0,
+            ..RunStepInfo::default()
         });
     let mut steps = Vec::new();
     for mut step in known.chain(unknown) {
@@ -351,10 +343,7 @@ fn count_changes(scope: &Scope, step: &mut RunStepInfo) -> Result<()> {
         let count = store
             .attributed_changes(id)?
             .iter()
-            .filter(|change| {
-                scope.policy.access(&change.change.path) > Access::Hidden
-                    && filter.has_change(&commit, change)
-            })
+            .filter(|change| scope.sees(&change.change.path) && filter.has_change(&commit, change))
             .count();
         if count > 0 || !scope.is_restricted() {
             step.path_count += count as u64;

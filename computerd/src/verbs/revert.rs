@@ -15,6 +15,7 @@ use workspace_store::restore::{removal_edit, revert_edit};
 use workspace_store::source::{Lineage, NextVersion};
 
 use super::config;
+use super::diff::empty_root;
 use super::history::shown_operation;
 use super::take_out::take_out;
 use crate::access::{Scope, with_paths_of};
@@ -165,7 +166,7 @@ impl Change<'_> {
     /// they are.
     fn permitted(&self, now: &Root, wanted: NextVersion) -> Result<NextVersion> {
         let scope = self.scope;
-        let (root, _) = without_purged(&scope.daemon, now, wanted.root)?;
+        let (root, _) = without_purged(&scope.daemon, Some(now), wanted.root)?;
         let mut next = NextVersion {
             root: scope.permitted(now, root)?,
             lineage: wanted.lineage,
@@ -203,18 +204,22 @@ impl Change<'_> {
     }
 }
 
-/// A tree without the files that `now` doesn't have and whose content was purged, and the paths of
-/// these.
+/// A tree without the files that `now`, if there is one, doesn't have and whose content was purged,
+/// and the paths of these.
 pub(super) fn without_purged(
     daemon: &Daemon,
-    now: &Root,
+    now: Option<&Root>,
     wanted: Root,
 ) -> Result<(Root, Vec<Vec<u8>>)> {
     if !daemon.store.has_purged()? {
         return Ok((wanted, Vec::new()));
     }
+    let now = match now {
+        Some(now) => now.clone(),
+        None => empty_root(daemon, &wanted)?,
+    };
     let mut purged = Vec::new();
-    for entry in diff_roots(&daemon.store, now, &wanted, &DiffOptions::default())? {
+    for entry in diff_roots(&daemon.store, &now, &wanted, &DiffOptions::default())? {
         if let Some(Inode {
             node: Node::Regular { blob, .. },
             ..

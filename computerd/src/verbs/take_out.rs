@@ -9,7 +9,6 @@ use workspace_store::conflict::{ConflictChange, ConflictSet};
 use workspace_store::merge::{MergeLabels, MergeOptions, merge_roots};
 use workspace_store::object::{Commit, CommitKind, Root, Timestamp};
 use workspace_store::path::is_at_or_below;
-use workspace_store::policy::Access;
 use workspace_store::source::NextVersion;
 
 use super::revert::{Change, clean_paths, short, undone_operations};
@@ -142,7 +141,7 @@ fn commits(scope: &Scope, head: CommitId, body: &RollbackRequest) -> Result<Vec<
             // Nobody knows whose a rescued change without an author is.
             let is_known = entry.commit.kind != CommitKind::Rescue || !change.actors.is_empty();
             is_known
-                && scope.policy.access(&change.change.path) > Access::Hidden
+                && scope.sees(&change.change.path)
                 && has_change(body, &entry.commit, change, has_processes)
         };
         let paths: BTreeSet<Vec<u8>> = changes

@@ -12,7 +12,6 @@ use workspace_store::path::{display_path, is_at_or_below};
 use workspace_store::restore::graft_edit;
 use workspace_store::snapshot::SnapshotProgress;
 
-use super::diff::empty_root;
 use super::revert::without_purged;
 use crate::convert;
 use crate::daemon::{Daemon, clean_path, commit_request};
@@ -129,10 +128,7 @@ pub fn export(call: &Call, body: ExportRequest, progress: &ProgressLines) -> Res
         call.caller.name(),
     )?;
     let whole = daemon.store.commit(commit)?.root.clone();
-    let (root, mut left_out) = match daemon.store.has_purged()? {
-        true => without_purged(daemon, &empty_root(daemon, &whole)?, whole)?,
-        false => (whole, Vec::new()),
-    };
+    let (root, mut left_out) = without_purged(daemon, None, whole)?;
     if left_out.contains(&path) {
         return Err(Error::new(
             ErrorKind::NotFound,

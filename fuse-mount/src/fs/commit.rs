@@ -40,6 +40,7 @@ impl Filesystem {
 
     /// Commits everything written so far as the policy would.
     pub fn commit_by_policy(&self) -> Result<CommitOutcome> {
+        // Also for this one: somebody waits for it, other than for those of the policy's thread.
         let _hurry = self.background.hurry();
         let _guard = self.commit_lock.lock();
         self.submit_cut(Some(self.policy_request()), true)

@@ -659,9 +659,9 @@ impl Filesystem {
 
     /// Where it is mounted, if that is one place.
     pub(super) fn only_mountpoint(&self) -> Option<String> {
-        let sessions = self.sessions.lock();
+        let sessions = self.session_references();
         let [only] = &sessions[..] else { return None };
-        Some(only.kernel.mountpoint().to_string_lossy().into_owned())
+        Some(only.mountpoint().to_string_lossy().into_owned())
     }
 
     /// One of the connections.

@@ -224,15 +224,15 @@ impl Shared {
     fn give_up(&self) {
         self.is_barred.store(true, Ordering::Relaxed);
         self.has_given_up.store(true, Ordering::Release);
-        self.wake_watcher();
+        if self.placed().is_none() {
+            self.wake_watcher();
+        }
     }
 
-    /// Wakes the watcher if it sleeps without a timer, which it does while dispatch is nowhere.
+    /// Wakes the watcher, which sleeps without a timer while dispatch is nowhere.
     fn wake_watcher(&self) {
-        if self.placed().is_none() {
-            let _ending = self.is_ending.lock();
-            self.changed.notify_one();
-        }
+        let _ending = self.is_ending.lock();
+        self.changed.notify_one();
     }
 
     /// Binds dispatch to a CPU, where it gives way to everything else. The watcher knows before
@@ -242,8 +242,7 @@ impl Shared {
             return;
         }
         if self.cpu.swap(cpu, Ordering::AcqRel) == NOWHERE {
-            let _ending = self.is_ending.lock();
-            self.changed.notify_one();
+            self.wake_watcher();
         }
         let bind = || -> io::Result<()> {
             let mut only = CpuSet::new();

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use workspace_store::actor::Process;
 use workspace_store::object::Timestamp;
-use workspace_store::principal::mask_secrets;
-use workspace_store::runs::{STEP_MAX, is_run_id};
+use workspace_store::runs::{STEP_MAX, is_run_id, kept_command};
 
 use super::{Found, LabelReader, RunPlace};
 
@@ -19,8 +18,6 @@ pub const STEP_VARIABLE: &str = "KURA_STEP";
 /// separated by colons.
 pub const CGROUP_PREFIX: &str = "kura-run:";
 
-/// Bytes of a command line that are kept.
-const COMMAND_MAX_BYTES: usize = 4096;
 /// Ancestors that are named.
 const ANCESTORS_MAX: usize = 8;
 /// Ancestors that are asked for a run.
@@ -93,8 +90,6 @@ fn command(pid: u32) -> Vec<String> {
     let Some(mut bytes) = read(pid, "cmdline") else {
         return Vec::new();
     };
-    let is_longer = bytes.len() > COMMAND_MAX_BYTES;
-    bytes.truncate(COMMAND_MAX_BYTES);
     while bytes.last() == Some(&0) {
         bytes.pop();
     }
@@ -102,13 +97,7 @@ fn command(pid: u32) -> Vec<String> {
         return Vec::new();
     }
     let words = bytes.split(|byte| *byte == 0);
-    let mut words: Vec<String> = words
-        .map(|word| mask_secrets(&String::from_utf8_lossy(word)))
-        .collect();
-    if is_longer && let Some(last) = words.last_mut() {
-        last.push('…');
-    }
-    words
+    kept_command(words.map(|word| String::from_utf8_lossy(word).into_owned()))
 }
 
 /// The run that an environment names.

@@ -218,6 +218,15 @@ impl Mounted {
         self.read(self.look_up(path).unwrap().inode)
     }
 
+    /// Gives a file another name.
+    pub fn link(&self, inode: u64, new_parent: u64, new_name: &str) -> Entry {
+        self.entry(&Request::Link {
+            inode,
+            new_parent,
+            new_name: new_name.as_bytes(),
+        })
+    }
+
     pub fn unlink(&self, parent: u64, name: &str) {
         assert_eq!(
             self.ask(&Request::Unlink {

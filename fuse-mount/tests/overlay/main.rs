@@ -63,11 +63,7 @@ fn g7_committed_files_are_there_after_close_with_the_same_numbers() {
         let directory = mounted.mkdir(ROOT, "d");
         mounted.create(directory, "a", &data);
         let linked = mounted.create(ROOT, "first", b"linked");
-        mounted.entry(&Request::Link {
-            inode: linked,
-            new_parent: directory,
-            new_name: b"second",
-        });
+        mounted.link(linked, directory, "second");
         for path in ["d", "d/a", "first", "d/second"] {
             numbers.push((path, mounted.look_up(path).unwrap().inode));
         }
@@ -395,11 +391,7 @@ fn g4_a_switch_brings_hard_links_back_as_one_file() {
     let mounted = overlay.open(false);
     let directory = mounted.mkdir(ROOT, "d");
     let file = mounted.create(ROOT, "a", b"v1");
-    mounted.entry(&Request::Link {
-        inode: file,
-        new_parent: directory,
-        new_name: b"b",
-    });
+    mounted.link(file, directory, "b");
     let target = mounted.filesystem.commit(manual()).unwrap().root;
     mounted.write(file, 0, b"v2");
     mounted.commit();
@@ -438,11 +430,7 @@ fn g4_a_switch_moves_a_file_back_that_once_had_a_second_name() {
         let mounted = overlay.open(false);
         let directory = mounted.mkdir(ROOT, "d");
         let file = mounted.create(ROOT, "second", b"content");
-        mounted.entry(&Request::Link {
-            inode: file,
-            new_parent: ROOT,
-            new_name: b"f",
-        });
+        mounted.link(file, ROOT, "f");
         mounted.unlink(ROOT, "second");
         let target = mounted.filesystem.commit(manual()).unwrap().root;
         let to = if is_other_directory { directory } else { ROOT };

@@ -66,27 +66,24 @@ pub(crate) fn end(
              WHERE workspace = ?1 AND run = ?2 AND step = ?3 AND ended_ns IS NULL",
         )?
         .execute((workspace, run, step as i64, time_ns, exit_code))?;
-    let is_known = || -> Result<bool> {
-        Ok(connection
-            .prepare_cached(
-                "SELECT 1 FROM run_step WHERE workspace = ?1 AND run = ?2 AND step = ?3",
-            )?
-            .exists((workspace, run, step as i64))?)
-    };
-    if changed == 0 && is_known()? {
-        return Err(StoreError::new(
+    if changed > 0 {
+        return Ok(());
+    }
+    let is_known = connection
+        .prepare_cached("SELECT 1 FROM run_step WHERE workspace = ?1 AND run = ?2 AND step = ?3")?
+        .exists((workspace, run, step as i64))?;
+    Err(if is_known {
+        StoreError::new(
             ErrorKind::Conflict,
             format!("step {step} of the run {run} has ended already"),
         )
-        .with_hint("begin another step"));
-    }
-    if changed == 0 {
-        return Err(StoreError::new(
+        .with_hint("begin another step")
+    } else {
+        StoreError::new(
             ErrorKind::NotFound,
             format!("there is no step {step} of a run {run}"),
-        ));
-    }
-    Ok(())
+        )
+    })
 }
 
 /// Steps, newest first.

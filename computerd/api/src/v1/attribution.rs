@@ -205,7 +205,7 @@ pub struct RunList {
 }
 
 /// A step of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunStepInfo {
     /// The run.
     pub run: String,
